@@ -1,0 +1,85 @@
+"""The command ``reparto``: a table of commands, each in a file of its own, imported when called.
+
+A command's file has ``add_parser(subparsers)`` and ``command(args) -> int``. It only parses, calls
+one function of `api`, and prints. To add one: a file, and a line in the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from reparto._version import __version__
+from reparto.errors import RepartoError
+
+#: Name, then what ``reparto --help`` says; the file is ``cli/_name.py``.
+COMMANDS = {
+    "run": "train a script, shared out over workers",
+    "convert": "show the distributed program that a script becomes",
+    "verify": "prove that the shared-out training equals the sequential one",
+    "doctor": "tell what this machine and its network offer",
+}
+
+EXIT_INTERRUPTED = 130
+
+_EPILOG = """\
+examples:
+  reparto run train.py --epochs 3              on all cores or GPUs of this machine
+  reparto verify --steps 20 train.py           is it still the same training?
+  reparto convert --diff train.py              what would be changed, and why
+
+exit status: 0 good · 1 failed or outside tolerance · 2 bad usage · 3 refused
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the console script ``reparto``.
+
+    Args:
+        argv: The arguments; those of the process if not given.
+
+    Returns:
+        The exit status.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(arguments)
+    args = parser.parse_args(arguments)
+    if not hasattr(args, "command"):
+        parser.print_help()
+        return 2
+    # A request to end is handled like Ctrl-C: no worker is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        status: int = args.command(args)
+        return status
+    except RepartoError as error:
+        print(f"reparto: error {error.code}: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # `reparto … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="reparto",
+        description="Shares out an unmodified PyTorch training script over the machines you have.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"reparto {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    for name, summary in COMMANDS.items():
+        if name == called:
+            module = import_module(f"reparto.cli._{name}")
+            module.add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser

@@ -1,0 +1,64 @@
+"""What the commands that take a script have in common on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def new_parser(subparsers: Any, name: str, summary: str, example: str) -> argparse.ArgumentParser:
+    """Add a command's parser, with its example at the end of its help."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example:\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    return parser
+
+
+def add_script(parser: argparse.ArgumentParser) -> None:
+    """Add SCRIPT and, after it, the script's own arguments."""
+    parser.add_argument("script", metavar="SCRIPT", help="the training script, unmodified")
+    parser.add_argument(
+        "script_args",
+        metavar="ARGS",
+        nargs=argparse.REMAINDER,
+        help="all that follows belongs to the script",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json FILE``."""
+    parser.add_argument(
+        "--json", metavar="FILE", help="write what was found as JSON; - is standard output"
+    )
+
+
+def own_args(args: argparse.Namespace) -> tuple[str, ...]:
+    """The script's own arguments, without a separating ``--`` before them."""
+    given = list(args.script_args)
+    return tuple(given[1:] if given[:1] == ["--"] else given)
+
+
+def count(text: str) -> int:
+    """Parse a number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Parse ``key=value``; the value as JSON where it is, else as it stands."""
+    import json
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

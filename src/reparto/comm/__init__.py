@@ -1,0 +1,20 @@
+"""How workers talk. ``Group`` is the interface; the others carry it or wrap it."""
+
+from reparto.comm._base import MAX, MIN, SUM, Group
+from reparto.comm._counting import CountingGroup
+from reparto.comm._gloo import GlooGroup, own_address
+from reparto.comm._nccl import NcclGroup
+from reparto.comm._thread import Meeting, ThreadGroup
+
+__all__ = [
+    "MAX",
+    "MIN",
+    "SUM",
+    "CountingGroup",
+    "GlooGroup",
+    "Group",
+    "Meeting",
+    "NcclGroup",
+    "ThreadGroup",
+    "own_address",
+]

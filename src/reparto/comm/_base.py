@@ -1,0 +1,135 @@
+"""Group: the only way that workers talk.
+
+A Group is a Python subclass of torch's ``ProcessGroup``, so torch's own DDP and ``fully_shard``
+and our strategies run over the same wrappers. The operations are torch's (``allreduce``,
+``allgather``, ``broadcast``, ``send``, ...), each returns a ``Work``. On top of them stand a few
+short forms for callers that want one tensor and no options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import AllgatherOptions
+
+Op = dist.ReduceOp.RedOpType
+SUM: Op = dist.ReduceOp.SUM
+MAX: Op = dist.ReduceOp.MAX
+MIN: Op = dist.ReduceOp.MIN
+
+
+class Group(dist.ProcessGroup):
+    """Workers that talk to each other; membership is fixed.
+
+    Call order: every member calls the same collective operations in the same order. Threads:
+    operations of one group are issued from one thread at a time; a ``Work`` may be waited for
+    anywhere. Ownership: a tensor handed to an operation is not touched until its ``Work`` is
+    done. A change of membership makes a new Group with the next ``epoch``.
+
+    Args:
+        inner: What carries the operations: a backend of torch's, or another Group.
+        epoch: Counts changes of membership.
+
+    Raises:
+        RuntimeError: From ``wait`` when a peer is gone or the time-out has passed.
+    """
+
+    def __init__(self, inner: Any, *, epoch: int = 0) -> None:
+        super().__init__(inner.rank(), inner.size())
+        self.inner = inner
+        self.epoch = epoch
+        self.step = 0
+
+    # What torch calls on a process group. Wrappers override these and nothing else.
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce in place over all members."""
+        return self.inner.allreduce(_listed(tensors), opts or dist.AllreduceOptions())
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gather ``inputs[i]`` of every member into the lists ``outputs[i]``."""
+        return self.inner.allgather(outputs, inputs, opts or AllgatherOptions())
+
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
+        return self.inner._allgather_base(output, input, opts or AllgatherOptions())
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+        """Copy the root's tensors to every member, in place."""
+        return self.inner.broadcast(_listed(tensors), opts or dist.BroadcastOptions())
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Reduce ``inputs`` over members; each keeps its own part."""
+        return self.inner.reduce_scatter(outputs, inputs, opts or dist.ReduceScatterOptions())
+
+    def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
+        return self.inner._reduce_scatter_base(output, input, opts or dist.ReduceScatterOptions())
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
+        """Send to one member."""
+        return self.inner.send(_listed(tensors), dst, tag)
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
+        """Receive from one member."""
+        return self.inner.recv(_listed(tensors), src, tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
+        """Receive from whichever member sends first; the ``Work`` tells which."""
+        return self.inner.recv_anysource(_listed(tensors), tag)
+
+    def barrier(self, opts: Any = None) -> Any:
+        """Wait for every member."""
+        return self.inner.barrier(opts or dist.BarrierOptions())
+
+    def getBackendName(self) -> str:  # noqa: N802 (torch's name)
+        """Name of the backend, as torch asks for it."""
+        return str(self.inner.getBackendName())
+
+    # Short forms.
+
+    def at_step(self, step: int) -> None:
+        """Tell the group at which step the run is; counters and faults go by it."""
+        self.step = step
+        if isinstance(self.inner, Group):
+            self.inner.at_step(step)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over members, in place, and wait."""
+        self.reduce(tensor, SUM).wait()
+        return tensor
+
+    def reduce(self, tensor: Tensor, op: Op = SUM) -> Any:
+        """Reduce over members, in place."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp(op)
+        return self.allreduce([tensor], options)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Every member's tensor, in the order of ranks; all have one shape."""
+        outputs = [torch.empty_like(tensor) for _ in range(self.size())]
+        self.allgather([outputs], [tensor]).wait()
+        return outputs
+
+    def gather_rows(self, tensor: Tensor, rows: Sequence[int]) -> list[Tensor]:
+        """Every member's tensor, where member ``r`` has ``rows[r]`` rows in dimension 0.
+
+        Rows are padded to the longest, since not every backend gathers unequal shapes.
+        """
+        longest = max(rows)
+        padded = tensor.new_zeros((longest, *tensor.shape[1:]))
+        padded[: rows[self.rank()]].copy_(tensor)
+        return [part[:count] for part, count in zip(self.gather(padded), rows, strict=True)]
+
+    def share(self, tensor: Tensor, root: int = 0) -> Tensor:
+        """Copy the root's tensor to every member, in place, and wait."""
+        options = dist.BroadcastOptions()
+        options.rootRank = root
+        self.broadcast([tensor], options).wait()
+        return tensor
+
+
+def _listed(tensors: Any) -> Any:
+    return [tensors] if isinstance(tensors, Tensor) else tensors

@@ -1,0 +1,69 @@
+"""A group that counts what is handed to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from reparto.comm._base import Group
+
+
+class CountingGroup(Group):
+    """Counts payload bytes and operations; changes nothing.
+
+    Args:
+        inner: The group that carries the operations.
+
+    Attributes:
+        bytes_sent: Payload bytes that this member handed over.
+        rounds: Operations that this member took part in.
+    """
+
+    def __init__(self, inner: Group) -> None:
+        super().__init__(inner, epoch=inner.epoch)
+        self.bytes_sent = 0
+        self.rounds = 0
+
+    def _count(self, payload: Any) -> None:
+        self.rounds += 1
+        self.bytes_sent += _size(payload)
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce in place over all members."""
+        self._count(tensors)
+        return super().allreduce(tensors, opts)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gather ``inputs[i]`` of every member into the lists ``outputs[i]``."""
+        self._count(inputs)
+        return super().allgather(outputs, inputs, opts)
+
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
+        self._count(input)
+        return super()._allgather_base(output, input, opts)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+        """Copy the root's tensors to every member, in place."""
+        self._count(tensors)
+        return super().broadcast(tensors, opts)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Reduce ``inputs`` over members; each keeps its own part."""
+        self._count(inputs)
+        return super().reduce_scatter(outputs, inputs, opts)
+
+    def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
+        self._count(input)
+        return super()._reduce_scatter_base(output, input, opts)
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
+        """Send to one member."""
+        self._count(tensors)
+        return super().send(tensors, dst, tag)
+
+
+def _size(payload: Any) -> int:
+    if isinstance(payload, Tensor):
+        return payload.numel() * payload.element_size()
+    return sum(_size(part) for part in payload)

@@ -1,0 +1,164 @@
+"""Groups of threads in one process: for tests, with no socket and no second interpreter."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from reparto.comm._base import Group
+
+
+class _Done(dist._Work):
+    """A ``Work`` that is done already."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+class Meeting:
+    """What the threads of one group share.
+
+    Args:
+        size: Number of threads.
+        timeout_s: How long a thread waits for the others.
+    """
+
+    def __init__(self, size: int, timeout_s: float = 60.0) -> None:
+        self.size = size
+        self.timeout_s = timeout_s
+        self.barrier = threading.Barrier(size)
+        self.slots: list[Any] = [None] * size
+        self.mail: dict[tuple[int, int, int], list[Tensor]] = {}
+        self.mail_changed = threading.Condition()
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        """Every thread's value, in the order of ranks."""
+        self.slots[rank] = value
+        self.barrier.wait(self.timeout_s)
+        values = list(self.slots)
+        self.barrier.wait(self.timeout_s)
+        return values
+
+
+class _ThreadBackend:
+    """The operations of a backend of torch's, over a Meeting."""
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        self.meeting = meeting
+        self._rank = rank
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self.meeting.size
+
+    def getBackendName(self) -> str:  # noqa: N802 (torch's name)
+        return "thread"
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> Any:
+        for tensor in tensors:
+            parts = self.meeting.exchange(self._rank, tensor.detach().clone())
+            tensor.detach().copy_(_reduced(parts, opts.reduceOp))
+        return _Done()
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Any:
+        for row, tensor in zip(outputs, inputs, strict=True):
+            for output, part in zip(
+                row, self.meeting.exchange(self._rank, tensor.detach().clone()), strict=True
+            ):
+                output.copy_(part)
+        return _Done()
+
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any) -> Any:
+        parts = self.meeting.exchange(self._rank, input.detach().clone())
+        output.copy_(torch.cat([part.reshape(-1) for part in parts]).view_as(output))
+        return _Done()
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
+        for tensor in tensors:
+            parts = self.meeting.exchange(self._rank, tensor.detach().clone())
+            tensor.detach().copy_(parts[opts.rootRank])
+        return _Done()
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Any:
+        for output, row in zip(outputs, inputs, strict=True):
+            rows = self.meeting.exchange(self._rank, [part.detach().clone() for part in row])
+            output.copy_(_reduced([row[self._rank] for row in rows], opts.reduceOp))
+        return _Done()
+
+    def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any) -> Any:
+        parts = self.meeting.exchange(self._rank, input.detach().clone())
+        whole = _reduced(parts, opts.reduceOp).reshape(self.size(), -1)
+        output.copy_(whole[self._rank].view_as(output))
+        return _Done()
+
+    def send(self, tensors: list[Tensor], dst: int, tag: int) -> Any:
+        with self.meeting.mail_changed:
+            box = self.meeting.mail.setdefault((self._rank, dst, tag), [])
+            box.extend(tensor.detach().clone() for tensor in tensors)
+            self.meeting.mail_changed.notify_all()
+        return _Done()
+
+    def recv(self, tensors: list[Tensor], src: int, tag: int) -> Any:
+        with self.meeting.mail_changed:
+            for tensor in tensors:
+                key = (src, self._rank, tag)
+                arrived = self.meeting.mail_changed.wait_for(
+                    lambda key=key: self.meeting.mail.get(key),  # type: ignore[misc]
+                    self.meeting.timeout_s,
+                )
+                if not arrived:
+                    raise RuntimeError(f"nothing came from member {src}")
+                tensor.detach().copy_(self.meeting.mail[key].pop(0))
+        return _Done()
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
+        def sender() -> int | None:
+            for (src, dst, its_tag), box in self.meeting.mail.items():
+                if dst == self._rank and its_tag == tag and box:
+                    return src
+            return None
+
+        with self.meeting.mail_changed:
+            self.meeting.mail_changed.wait_for(
+                lambda: sender() is not None, self.meeting.timeout_s
+            )
+            src = sender()
+        if src is None:
+            raise RuntimeError("nothing came from any member")
+        return self.recv(tensors, src, tag)
+
+    def barrier(self, opts: Any) -> Any:
+        self.meeting.exchange(self._rank, None)
+        return _Done()
+
+
+class ThreadGroup(Group):
+    """A group whose members are threads of this process.
+
+    Args:
+        meeting: Shared by all members.
+        rank: This member.
+    """
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        super().__init__(_ThreadBackend(meeting, rank))
+
+
+def _reduced(parts: list[Tensor], op: Any) -> Tensor:
+    if op == dist.ReduceOp.MAX:
+        return torch.stack(parts).amax(0)
+    if op == dist.ReduceOp.MIN:
+        return torch.stack(parts).amin(0)
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total

@@ -1,0 +1,50 @@
+"""Where workers run. To add an engine: one file with a subclass of `Engine`, one line here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from reparto.engines._base import Engine, Launch, Run, WorkerLaunch
+from reparto.engines._interrupts import Interrupts
+from reparto.errors import UsageError
+
+__all__ = ["Engine", "Interrupts", "Launch", "Run", "WorkerLaunch", "build", "kinds"]
+
+# Named, not imported: each engine brings libraries of its own.
+_ENGINES = {
+    "local": "reparto.engines._local:LocalEngine",
+    "ray": "reparto.engines._ray:RayEngine",
+}
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the names of all engines, those of other packages too."""
+    return (*_ENGINES, *(point.name for point in entry_points(group="reparto.engines")))
+
+
+def build(kind: str, *, address: str = "", ship: tuple[str, ...] = ()) -> Engine:
+    """Make an engine by name.
+
+    Args:
+        kind: One of `kinds`.
+        address: Where the cluster is, for engines that have one.
+        ship: Paths that travel to hosts that lack them.
+
+    Raises:
+        UsageError: If there is no such engine.
+        MissingExtraError: If its libraries are not installed.
+
+    Example:
+        >>> build("local").kind
+        'local'
+    """
+    target = _ENGINES.get(kind)
+    if target is None:
+        plugins = {point.name: point.value for point in entry_points(group="reparto.engines")}
+        target = plugins.get(kind)
+    if target is None:
+        raise UsageError(f"there is no engine {kind!r}", remedy=f"one of {', '.join(kinds())}")
+    module, _, name = target.partition(":")
+    engine: Engine = getattr(import_module(module), name)(address=address, ship=ship)
+    return engine

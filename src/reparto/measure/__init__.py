@@ -1,0 +1,21 @@
+"""What is run to learn about machines and scripts."""
+
+from __future__ import annotations
+
+from reparto.measure._doctor import Facts, Problem, diagnose, examine
+from reparto.measure._machine import local_host, num_cores, num_gpus, torch_has_cuda
+from reparto.measure._network import peer_address
+from reparto.measure._outputs import files_written_since
+
+__all__ = [
+    "Facts",
+    "Problem",
+    "diagnose",
+    "examine",
+    "files_written_since",
+    "local_host",
+    "num_cores",
+    "num_gpus",
+    "peer_address",
+    "torch_has_cuda",
+]

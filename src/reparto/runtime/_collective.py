@@ -1,0 +1,104 @@
+"""Sums and gathers over workers that gradients flow through.
+
+The objective of a run is J = J₀ + J₁ + … + Jₙ₋₁, one term a worker, and every worker's backward
+pass starts from its own term. Then, whatever was computed in between,
+
+    forward                 backward (of J with respect to this worker's input)
+    y = Σ xᵣ                dx = Σ dyᵣ           SumAll   ◄──► SumAll
+    y = [x₀ x₁ … xₙ₋₁]      dx = (Σ dyᵣ)[mine]   Gather   ◄──► Spread
+
+and the gradient of a replicated parameter is the sum of what the workers hold. A replicated loss
+L enters as L/n on every worker. Each function's backward is another one of them, so second
+derivatives (gradient penalties) work too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.runtime._layout import Placement, effective, take
+
+
+def summed(tensor: Tensor, group: Group) -> Tensor:
+    """A fresh tensor with the sum over workers; no gradient."""
+    whole = tensor.detach()
+    if whole.dtype in (torch.bool, torch.bfloat16, torch.float16) or whole.is_complex():
+        return _summed_indirectly(whole, group)
+    whole = whole.clone(memory_format=torch.contiguous_format)
+    return group.sum(whole)
+
+
+def _summed_indirectly(tensor: Tensor, group: Group) -> Tensor:
+    if tensor.is_complex():
+        return torch.view_as_complex(summed(torch.view_as_real(tensor), group))
+    wide = torch.int64 if tensor.dtype is torch.bool else torch.float32
+    return group.sum(tensor.to(wide)).to(tensor.dtype)
+
+
+def gathered(local: Tensor, place: Placement, group: Group) -> Tensor:
+    """The whole tensor, put together from every worker's slice; no gradient."""
+    rank, split, dim = group.rank(), place.split, place.dim
+    rows = effective(local.detach(), place, rank)
+    if place.outer > 1:
+        rows = rows.unflatten(dim, (place.outer, split.sizes[rank] * place.inner))
+        dim += 1
+    front = rows.movedim(dim, 0).contiguous()
+    narrow = front.view(torch.uint8) if front.dtype is torch.bool else front
+    if narrow.is_complex():
+        narrow = torch.view_as_real(narrow)
+    parts = group.gather_rows(narrow, [size * place.inner for size in split.sizes])
+    whole = torch.cat(parts)
+    if front.is_complex():
+        whole = torch.view_as_complex(whole)
+    whole = (whole.view(torch.bool) if front.dtype is torch.bool else whole).movedim(0, dim)
+    return whole.flatten(dim - 1, dim) if place.outer > 1 else whole.contiguous()
+
+
+class SumAll(torch.autograd.Function):
+    """Sum over workers, of a tensor that each of them has a term of."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, group: Group) -> Tensor:
+        """Sum."""
+        ctx.group = group
+        return summed(tensor, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Sum."""
+        return SumAll.apply(grad, ctx.group), None
+
+
+class Gather(torch.autograd.Function):
+    """The whole tensor from slices."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, place: Placement, group: Group) -> Tensor:
+        """Gather."""
+        ctx.place, ctx.group = place, group
+        return gathered(local, place, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Sum and slice."""
+        return Spread.apply(grad, ctx.place, ctx.group), None, None
+
+
+class Spread(torch.autograd.Function):
+    """The sum over workers, of which each keeps its slice; a ghost row gets zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, whole: Tensor, place: Placement, group: Group) -> Tensor:
+        """Sum and slice."""
+        ctx.place, ctx.group = place, group
+        mine = take(summed(whole, group), place, group.rank())
+        return torch.zeros_like(mine) if place.split.is_ghost(group.rank()) else mine.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Gather."""
+        return Gather.apply(grad, ctx.place, ctx.group), None, None

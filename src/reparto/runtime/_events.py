@@ -1,0 +1,152 @@
+r"""What a worker tells while it runs: one JSON object a line, through a pipe.
+
+    worker: EventWriter ──{"type": "step", …}\n──► pipe ──► decode(): engines, api, screen
+
+The parent's side imports no torch, and no pydantic either: workers are of the same version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reparto.spec import Failure, StepRecord
+
+STEP_EVENTS_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """The script begins on this worker."""
+
+    rank: int
+    time_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step has ended; only worker 0 tells, and not of each one."""
+
+    rank: int
+    record: StepRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Something that people should know."""
+
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """The script raised, or the worker died; nothing follows from this worker."""
+
+    rank: int
+    failure: Failure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """The script has ended, by itself or by ``SystemExit``."""
+
+    rank: int
+    exit_code: int = 0
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Bytes that the script wrote. Made by the engine; never written by `EventWriter`."""
+
+    rank: int
+    stream: Literal["stdout", "stderr"]
+    data: bytes
+
+
+Event = Begin | Step | Note | Failed | Done | Output
+
+
+class EventWriter:
+    """Writes a worker's events into a pipe.
+
+    Usable from several threads. Does nothing in a process forked off the worker (loaders'
+    children share the pipe), nor once nobody reads any more.
+
+    Args:
+        fd: The pipe; None to tell nobody.
+    """
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._pending: StepRecord | None = None
+        self._next_step_at = 0.0
+
+    def begin(self) -> None:
+        """Tell that the script begins."""
+        self._write({"type": "begin", "time_s": time.time()})
+
+    def step(self, record: StepRecord) -> None:
+        """Tell of a step, unless the last was told of a moment ago: then with what follows."""
+        now = time.monotonic()
+        self._pending = record
+        if now >= self._next_step_at:
+            self._next_step_at = now + STEP_EVENTS_EVERY_S
+            self._flush_step()
+
+    def note(self, text: str) -> None:
+        """Tell people something."""
+        self._write({"type": "note", "text": text})
+
+    def failed(self, failure: Failure) -> None:
+        """Tell that this worker failed."""
+        self._flush_step()
+        self._write({"type": "failed", **dataclasses.asdict(failure)})
+
+    def done(self, exit_code: int, summary: Mapping[str, Any]) -> None:
+        """Tell that the script has ended."""
+        self._flush_step()
+        self._write({"type": "done", "exit_code": exit_code, **summary})
+
+    def _flush_step(self) -> None:
+        record, self._pending = self._pending, None
+        if record is not None:
+            self._write({"type": "step", **dataclasses.asdict(record)})
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        if self._fd is None or os.getpid() != self._pid:
+            return
+        line = json.dumps(event, default=str).encode() + b"\n"
+        with self._lock, contextlib.suppress(OSError):
+            while line:
+                line = line[os.write(self._fd, line) :]
+
+
+def decode(rank: int, line: bytes | str) -> Event | None:
+    """Read one line of a worker; None where it is not an event (a script wrote there)."""
+    try:
+        fields = json.loads(line)
+        kind = fields.pop("type")
+        if kind == "begin":
+            return Begin(rank=rank, **fields)
+        if kind == "step":
+            return Step(rank=rank, record=StepRecord(**fields))
+        if kind == "note":
+            return Note(rank=rank, text=fields["text"])
+        if kind == "failed":
+            return Failed(rank=rank, failure=Failure(**fields))
+        if kind == "done":
+            return Done(rank=rank, exit_code=fields.pop("exit_code"), summary=fields)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    return None

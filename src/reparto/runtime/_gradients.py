@@ -1,0 +1,269 @@
+"""Who owns which gradient, and when it becomes the global one.
+
+After ``backward()`` a parameter's ``.grad`` holds this worker's term. It becomes the sum over
+workers at the *first reader*: ``Tensor.grad`` is a property while a run lasts, so clipping,
+unscaling, the optimizer's step and the script's own code all count as readers, and none of them
+is rewritten. Until then terms add up locally (accumulation sends once). A backward pass that
+comes after a reader is kept apart and added afterwards, so only what is new is sent:
+
+    backward  backward  read          backward              read
+    ── local + local ─► Σ ─► .grad    set .grad aside, local ─► Σ + aside ─► .grad
+
+In the backward pass that is known to be the last before a reader (it was so in the cycle before)
+the strategy hears of each gradient as it comes and may start sending.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from reparto.runtime._tensors import Cell, Divisor, number
+from reparto.strategies import ParameterSet, grad_of, set_grad
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+
+class Owner(ParameterSet):
+    """A set of parameters with the state of its gradients."""
+
+    def __init__(self, name: str, tensors: list[Tensor]) -> None:
+        super().__init__(name, tensors)
+        self.started = False
+        self.pending = False
+        self.reduced = False
+        self.eager = False
+        self.may_be_eager = True
+        self.backwards = 0
+        self.expected = 0
+        self.aside: dict[int, Tensor] = {}
+        self.cells: list[Cell] = []
+        self.divisor: Divisor | None = None
+        self.num_steps = 0
+        self.touched = -1
+
+
+class Gradients:
+    """All gradients of one worker.
+
+    Args:
+        world: The worker's world.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.owners: list[Owner] = []
+        self.loose = Owner("loose", [])
+        self.quiet = 0
+        self.num_backwards = 0
+        self._owner_of: dict[int, tuple[Owner, int]] = {}
+        self._owner_of_optimizer: weakref.WeakKeyDictionary[Any, Owner] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._cell: Cell | None = None
+        self._divisor: Divisor | None = None
+
+    # Owners.
+
+    def adopt(self, optimizer: Any, tensors: list[Tensor]) -> None:
+        """An optimizer was made, or has got more parameters."""
+        owner = self._owner_of_optimizer.get(optimizer)
+        if owner is None:
+            owner = Owner(f"optimizer{len(self._owner_of_optimizer)}", [])
+            self._owner_of_optimizer[optimizer] = owner
+            self.owners.append(owner)
+        for tensor in tensors:
+            if isinstance(tensor, Tensor) and id(tensor) not in self._owner_of:
+                self._take_in(owner, tensor)
+        owner.started = False
+
+    def owner_of(self, optimizer: Any) -> Owner:
+        """The owner that belongs to an optimizer."""
+        if optimizer not in self._owner_of_optimizer:
+            self.adopt(optimizer, [p for group in optimizer.param_groups for p in group["params"]])
+        return self._owner_of_optimizer[optimizer]
+
+    def _take_in(self, owner: Owner, tensor: Tensor) -> None:
+        index = len(owner.tensors)
+        owner.tensors.append(tensor)
+        key = id(tensor)
+        self._owner_of[key] = (owner, index)
+        weakref.finalize(tensor, self._owner_of.pop, key, None)
+        if tensor.requires_grad and tensor.is_leaf:
+            self._watch(owner, index, tensor)
+
+    def _watch(self, owner: Owner, index: int, tensor: Tensor) -> None:
+        tensor._reparto_watched = True  # type: ignore[attr-defined]
+
+        def arrived(_: Tensor) -> None:
+            if owner.touched != self.num_backwards:
+                self._first_arrival(owner)
+            if owner.eager:
+                self.world.strategy.on_gradient(owner, index)
+
+        tensor.register_post_accumulate_grad_hook(arrived)
+
+    def _first_arrival(self, owner: Owner) -> None:
+        owner.touched = self.num_backwards
+        owner.pending = True
+        owner.backwards += 1
+        if self._cell is not None:
+            owner.cells.append(self._cell)
+        owner.divisor = self._divisor
+
+    # The backward pass.
+
+    def before_backward(self, cell: Cell | None, divisor: Divisor | None) -> None:
+        """A backward pass is about to begin."""
+        self.world.leave_if_done()
+        self.num_backwards += 1
+        self._cell, self._divisor = cell, divisor
+        for owner in (*self.owners, self.loose):
+            if owner.pending and owner.eager:
+                self.needed(owner)  # it was not the last one after all
+            if owner.pending and (owner.divisor or divisor):
+                self._set_right(owner)
+            if owner.reduced:
+                self._set_aside(owner)
+            self._decide_overlap(owner)
+
+    def _decide_overlap(self, owner: Owner) -> None:
+        last = owner.expected > 0 and owner.backwards + 1 == owner.expected
+        owner.eager = last and owner.may_be_eager and owner.started and not owner.pending
+        if owner.eager and owner.expected > 1:
+            owner.eager = False  # earlier terms lie on .grad already; the sum is sent at once
+
+    def _set_aside(self, owner: Owner) -> None:
+        for index, tensor in enumerate(owner.tensors):
+            grad = grad_of(tensor)
+            if grad is not None:
+                owner.aside[index] = grad
+                set_grad(tensor, None)
+        owner.reduced = False
+
+    def _set_right(self, owner: Owner) -> None:
+        """Terms with different divisors are about to be added: correct what lies there now."""
+        if owner.divisor is None:
+            return
+        factor = owner.divisor.resolve(self.world)
+        owner.divisor = None
+        if factor != 1.0:
+            for tensor in owner.tensors:
+                grad = grad_of(tensor)
+                if grad is not None:
+                    grad.mul_(factor)
+
+    # Readers.
+
+    def read(self, tensor: Tensor) -> None:
+        """The gradient of a tensor is about to be read."""
+        found = self._owner_of.get(id(tensor))
+        if found is not None:
+            if found[0].pending:
+                self.needed(found[0])
+        elif tensor.requires_grad and tensor.is_leaf and self.num_backwards:
+            self._discover(tensor)
+
+    def _discover(self, tensor: Tensor) -> None:
+        """A tensor that no optimizer owns is updated by hand: reduce it, and watch it from now."""
+        self._take_in(self.loose, tensor)
+        self.loose.started = False
+        alone = Owner(f"loose{len(self.loose.tensors)}", [tensor])
+        alone.pending = True
+        alone.cells = [self._cell] if self._cell is not None else []
+        alone.divisor = self._divisor
+        self.needed(alone)
+        self.loose.reduced = True
+        self._count_by_hand()
+
+    def needed(self, owner: Owner) -> None:
+        """Make the gradients of an owner global."""
+        owner.pending = False
+        world = self.world
+        self.quiet += 1
+        try:
+            self._reduce(owner)
+        finally:
+            self.quiet -= 1
+        for index, grad in owner.aside.items():
+            tensor = owner.tensors[index]
+            new = grad_of(tensor)
+            set_grad(tensor, grad if new is None else new + grad)
+        owner.aside.clear()
+        owner.expected, owner.backwards = owner.backwards, 0
+        owner.reduced, owner.eager = True, False
+        owner.cells.clear()
+        owner.divisor = None
+        world.recorded_gradients(owner)
+        if owner is self.loose:
+            self._count_by_hand()
+
+    def _reduce(self, owner: Owner) -> None:
+        world = self.world
+        if not owner.started:
+            world.strategy.start(owner)
+            owner.started = True
+            world.check_replicas(owner)
+        riders, cell = self._riders(owner)
+        totals = world.strategy.gradients_needed(owner, riders)
+        self._take_riders(owner, cell, totals)
+
+    def _riders(self, owner: Owner) -> tuple[list[float], Cell | None]:
+        cell = owner.cells[-1] if owner.cells else None
+        if cell is not None and (cell.total is not None or cell.local.numel() != 1):
+            cell = None
+        riders = list(self.world.digest())
+        riders.append(number(cell.local) if cell is not None else 0.0)
+        divisor = owner.divisor
+        unknown = divisor is not None and divisor.factor is None
+        riders.append(number(divisor.local) if unknown else 0.0)  # type: ignore[union-attr]
+        return riders, cell
+
+    def _take_riders(self, owner: Owner, cell: Cell | None, totals: Any) -> None:
+        self.world.compare_digest(totals[:2])
+        divisor = owner.divisor
+        if divisor is not None:
+            if divisor.factor is None:
+                divisor.settle(float(totals[3]))
+            if divisor.factor != 1.0:
+                for tensor in owner.tensors:
+                    grad = grad_of(tensor)
+                    if grad is not None:
+                        grad.mul_(divisor.factor)
+        if cell is not None and (cell.divisor is None or cell.divisor.factor is not None):
+            cell.settle(torch.tensor(totals[2], dtype=cell.local.dtype))
+
+    def _count_by_hand(self) -> None:
+        if self.loose.touched != self.num_backwards or self.loose.num_steps == 0:
+            self.loose.touched = self.num_backwards
+        if getattr(self, "_counted_at", -1) != self.num_backwards:
+            self._counted_at = self.num_backwards
+            self.loose.num_steps += 1
+            self.world.stepped(self.loose)
+
+    # Zeroing.
+
+    def zeroed(self, tensors: Any) -> None:
+        """The script has zeroed these gradients itself."""
+        owners = {id(found[0]): found[0] for t in tensors if (found := self._owner_of.get(id(t)))}
+        for owner in owners.values():
+            if all(_is_zero(grad_of(tensor)) for tensor in owner.tensors):
+                self._forget(owner)
+
+    def _forget(self, owner: Owner) -> None:
+        if owner.eager and owner.pending:
+            self.world.strategy.discard(owner)
+            owner.may_be_eager = False
+        owner.pending, owner.reduced, owner.eager = False, False, False
+        owner.backwards = 0
+        owner.aside.clear()
+        owner.cells.clear()
+        owner.divisor = None
+
+
+def _is_zero(grad: Tensor | None) -> bool:
+    return grad is None or grad.is_sparse or not number(grad.count_nonzero())

@@ -1,0 +1,233 @@
+"""Loaders: the same global batches in the same order, of which each worker loads its rows.
+
+Indices are sliced before loading where that cannot be told from slicing afterwards: a data set
+whose items are the same however often they are asked for, stacked by torch's own collation into
+tensors. In all other cases (random augmentation, collation that pads or mixes, iterable data
+sets, batches with strings in them) every worker loads the whole batch and keeps its rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+
+from reparto.runtime._layout import Placement, Split
+from reparto.runtime._tensors import Shard, shard
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+
+class _RowsOfBatches:
+    """A batch sampler that passes on this worker's rows and remembers how they were split."""
+
+    def __init__(self, world: World, sampler: Any) -> None:
+        self.world, self.sampler = world, sampler
+        self.splits: deque[Split] = deque()
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        # A fresh queue for each pass; filled as batches are drawn, maybe ahead of time.
+        self.splits = splits = deque()
+        batches = iter(self.sampler)
+
+        def rows() -> Iterator[list[Any]]:
+            for batch in batches:
+                batch = list(batch)
+                split = self.world.split(len(batch))
+                splits.append(split)
+                self.world.add_to_digest(hash(tuple(map(_hashable, batch))))
+                start = 0 if split.is_ghost(self.world.rank) else split.start(self.world.rank)
+                yield batch[start : start + split.rows(self.world.rank)]
+
+        return rows()
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sampler, name)
+
+
+def _hashable(value: Any) -> Any:
+    return int(value) if isinstance(value, (Tensor, np.integer)) else value
+
+
+class _SharedIterator:
+    """Marks the tensors of each batch as shared out."""
+
+    def __init__(self, world: World, batches: Iterator[Any], splits: deque[Split] | None) -> None:
+        self.world, self.batches, self.splits = world, batches, splits
+
+    def __iter__(self) -> _SharedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self.batches)
+        if self.splits is None:
+            shared = shard_batch(self.world, batch)
+        else:
+            shared = _marked(self.world, batch, self.splits.popleft())
+        return shared
+
+    def __len__(self) -> int:
+        return len(self.batches)  # type: ignore[arg-type]
+
+
+def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
+    """Make a loader yield this worker's rows; the same object, of a subclass of its class."""
+    if getattr(loader, "_reparto_shared", False):
+        return loader
+    kind = type(loader)
+
+    def __iter__(self: Any) -> Any:
+        if self._reparto_by_index is None:
+            _choose(world, self)
+        sampler = self.batch_sampler if self._reparto_by_index else None
+        batches = super(shared, self).__iter__()
+        return _SharedIterator(world, batches, sampler.splits if sampler is not None else None)
+
+    body = {"__iter__": __iter__, "_reparto_shared": True, "__module__": kind.__module__}
+    shared = type(kind.__name__, (kind,), body)
+    object.__setattr__(loader, "__class__", shared)
+    object.__setattr__(loader, "_reparto_by_index", None)
+    return loader
+
+
+def _choose(world: World, loader: Any) -> None:
+    by_index = _can_slice_indices(loader)
+    object.__setattr__(loader, "_reparto_by_index", by_index)
+    if by_index:
+        rows = _RowsOfBatches(world, loader.batch_sampler)
+        object.__setattr__(loader, "batch_sampler", rows)
+        if loader.num_workers > 1:  # ranks × loader processes should not outnumber the cores
+            fewer = max(1, loader.num_workers // world.local_size)
+            object.__setattr__(loader, "num_workers", fewer)
+
+
+def _can_slice_indices(loader: Any) -> bool:
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        return False
+    if loader.collate_fn is not default_collate:
+        return False
+    by_list = hasattr(loader.dataset, "__getitems__")  # may mix items, unless it is torch's own
+    if by_list and type(loader.dataset).__module__ != "torch.utils.data.dataset":
+        return False
+    return _is_steady(loader.dataset)
+
+
+def _is_steady(dataset: Any) -> bool:
+    """Whether an item is the same each time, and asking for it draws nothing."""
+    before = _random_state()
+    try:
+        first, second = dataset[0], dataset[0]
+        untouched = _same_state(before, _random_state())
+        return untouched and _same(first, second)
+    except Exception:  # whatever a data set does with an index of ours, loading whole is right
+        return False
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
+
+
+def _random_state() -> tuple[Any, Any, Any]:
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def _same_state(one: Any, two: Any) -> bool:
+    same_numpy = all(np.array_equal(a, b) for a, b in zip(one[2], two[2], strict=True))
+    return bool(torch.equal(one[0], two[0])) and one[1] == two[1] and same_numpy
+
+
+def _same(one: Any, two: Any) -> bool:
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, Tensor):
+        return one.shape == two.shape and torch.equal(one, two)
+    if isinstance(one, np.ndarray):
+        return one.dtype.kind not in "SUO" and np.array_equal(one, two, equal_nan=False)
+    if isinstance(one, Mapping):
+        return one.keys() == two.keys() and all(_same(one[key], two[key]) for key in one)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(two) and all(_same(a, b) for a, b in zip(one, two, strict=True))
+    # Strings and other objects are collated into lists, which cannot be marked as slices.
+    return isinstance(one, (int, float, np.number)) and bool(one == two)
+
+
+def _marked(world: World, value: Any, split: Split) -> Any:
+    """Mark the tensors of a batch that was loaded by rows."""
+    if isinstance(value, Tensor):
+        world.last_batch = split.total
+        return shard(value, Placement(split, 0)) if value.dim() else value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_marked(world, part, split) for part in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(_marked(world, part, split) for part in value)
+    if isinstance(value, Mapping):
+        made = {key: _marked(world, part, split) for key, part in value.items()}
+        return made if type(value) is dict else type(value)(made)  # type: ignore[call-arg]
+    return value
+
+
+def shard_batch(
+    world: World, batch: Any, dim: int | None = None, site: Any = None, rows: int | None = None
+) -> Any:
+    """Share out the tensors of a replicated batch.
+
+    Along which dimension changes nothing but the speed: ``dim`` if it is given, else the first,
+    or the second where that is the one of as many rows as the batch has labels.
+    """
+    if isinstance(batch, Tensor):
+        if isinstance(batch, Shard) or not batch.dim():
+            return batch
+        chosen = _dim_for(batch, rows) if dim is None else dim
+        return batch if chosen is None else shard_tensor(world, batch, chosen, site)
+    if isinstance(batch, (tuple, list, Mapping)) and rows is None:
+        rows = _rows(batch)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(shard_batch(world, part, dim, site, rows) for part in batch))
+    if type(batch) in (tuple, list):
+        return type(batch)(shard_batch(world, part, dim, site, rows) for part in batch)
+    if type(batch) is dict:
+        return {key: shard_batch(world, part, dim, site, rows) for key, part in batch.items()}
+    if isinstance(batch, Mapping) and isinstance(getattr(batch, "data", None), dict):
+        batch.data = shard_batch(world, batch.data, dim, site, rows)  # a tokenizer's BatchEncoding
+    return batch
+
+
+def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Tensor:
+    """This worker's rows of a replicated tensor."""
+    if not tensor.dim() or tensor.is_sparse:
+        return tensor
+    dim = dim % tensor.dim() if -tensor.dim() <= dim < tensor.dim() else 0
+    dim = world.dim_of_site(site, dim, tensor.dim())
+    total = tensor.shape[dim]
+    if total == 0:
+        return tensor
+    world.last_batch = total
+    world.add_to_digest(hash(tuple(tensor.shape)))
+    place = world.place_for(total, dim)
+    return shard(world.rows_of(tensor, place), place, site)
+
+
+def _dim_for(tensor: Tensor, rows: int | None) -> int | None:
+    """Where a tensor of a batch has that many rows; a guess that only speed depends on."""
+    if rows is None or tensor.shape[0] == rows:
+        return 0
+    return 1 if tensor.dim() > 1 and tensor.shape[1] == rows else None
+
+
+def _rows(batch: Any) -> int | None:
+    """How many samples a batch seems to have: the length of its labels, or what most share."""
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    tensors = [part for part in parts if isinstance(part, Tensor) and part.dim()]
+    labels = [tensor.shape[0] for tensor in tensors if tensor.dim() == 1]
+    sizes = labels or [tensor.shape[0] for tensor in tensors]
+    return max(sizes, key=sizes.count) if sizes else None

@@ -1,0 +1,374 @@
+"""What of torch is wrapped while a run lasts, and how it is put back.
+
+Only what a script can reach and what must know about workers: module calls (regions), backward
+passes, reads of ``.grad``, zeroing, optimizer steps, factories that are handed a batch size.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from reparto.runtime import _regions
+from reparto.runtime._collective import SumAll
+from reparto.runtime._layout import BatchInt
+from reparto.runtime._norm import batch_norm, plain_batch_norm
+from reparto.runtime._tensors import Shard, Summand, Tracked, plain, shard, sliced
+from reparto.strategies import grad_of, set_grad
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+_undo: list[Callable[[], None]] = []
+Current = Callable[[], "World | None"]
+
+
+def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
+    had = name in vars(owner) if isinstance(owner, type) else True
+    original = getattr(owner, name)
+    setattr(owner, name, made(original))
+    _undo.append(lambda: setattr(owner, name, original) if had else delattr(owner, name))
+
+
+def install(current: Current, tracking: bool) -> None:
+    """Wrap what must know about workers.
+
+    Args:
+        current: Tells the world of the calling thread.
+        tracking: Whether there is more than one worker; with one only steps and reads count.
+    """
+    _replace(torch.optim.Optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
+    _replace(torch.optim.Optimizer, "add_param_group", lambda o: _add_group(current, o))
+    _replace(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", lambda o: _next(current, o))
+    if not tracking:
+        return
+    _install_gradients(current)
+    _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
+    _replace(nn.Module, "register_forward_hook", lambda o: _hooked(current, o))
+    _replace(F, "batch_norm", lambda o: _batch_norm(current))
+    for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
+        _replace(torch, name, lambda o: _factory(current, o))
+    for name in ("arange", "eye", "linspace", "randperm"):
+        _replace(torch, name, lambda o: _counting_factory(current, o))
+
+
+def install_recording(current: Current) -> None:
+    """Wrap what ``verify`` listens to, also with one worker."""
+    if not isinstance(vars(Tensor).get("grad"), property):
+        _install_gradients(current)
+    for name in ("item", "__float__", "__int__", "__bool__", "tolist"):
+        _replace(Tensor, name, lambda o: _read(current, o))
+    _replace(nn.Module, "__call__", lambda o: _seen_call(current, o))
+
+
+def _install_gradients(current: Current) -> None:
+    _replace(Tensor, "grad", lambda o: property(_get_grad(current), _set_grad, _del_grad))
+    _replace(Tensor, "backward", lambda o: _backward(current, o))
+    _replace(Tensor, "register_hook", lambda o: _register_hook(current, o))
+    _replace(torch.autograd, "backward", lambda o: _autograd_backward(current, o))
+    _replace(torch.autograd, "grad", lambda o: _autograd_grad(current, o))
+    _replace(torch.optim.Optimizer, "zero_grad", lambda o: _zero_grad(current, o, _of_optimizer))
+    _replace(nn.Module, "zero_grad", lambda o: _zero_grad(current, o, _of_module))
+
+
+def uninstall() -> None:
+    """Put everything back."""
+    while _undo:
+        _undo.pop()()
+
+
+# Optimizers.
+
+
+def _steps(current: Current, original: Any) -> Any:
+    def profile_hook_step(func: Any) -> Any:
+        hooked = original(func)
+
+        @functools.wraps(func)
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            world = current()
+            if world is None or world.in_step:
+                return hooked(self, *args, **kwargs)
+            return world.optimizer_step(self, hooked, args, kwargs)
+
+        return step
+
+    return profile_hook_step
+
+
+def _add_group(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def add_param_group(self: Any, param_group: Any) -> None:
+        original(self, param_group)
+        world = current()
+        if world is not None:
+            world.gradients.adopt(self, self.param_groups[-1]["params"])
+
+    return add_param_group
+
+
+def _of_optimizer(optimizer: Any) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _of_module(module: nn.Module) -> list[Tensor]:
+    return list(module.parameters())
+
+
+def _zero_grad(current: Current, original: Any, tensors_of: Any) -> Any:
+    @functools.wraps(original)
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None:
+            return original(self, *args, **kwargs)
+        world.gradients.quiet += 1
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            world.gradients.quiet -= 1
+        world.gradients.zeroed(tensors_of(self))
+        return result
+
+    return zero_grad
+
+
+# Gradients.
+
+
+def _get_grad(current: Current) -> Any:
+    base = torch._C.TensorBase.grad
+
+    def get(self: Tensor) -> Tensor | None:
+        if type(self) is Shard or type(self) is Summand:
+            found: Tensor | None = base.__get__(self)  # type: ignore[attr-defined]
+            return found
+        grad = grad_of(self)
+        if grad is not None:
+            world = current()
+            if world is not None and not world.gradients.quiet:
+                world.gradients.read(self)
+                return grad_of(self)
+        return grad
+
+    return get
+
+
+def _set_grad(self: Tensor, value: Any) -> None:
+    set_grad(self, plain(value) if isinstance(value, Tracked) else value)
+
+
+def _del_grad(self: Tensor) -> None:
+    set_grad(self, None)
+
+
+def _backward(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def backward(
+        self: Tensor,
+        gradient: Any = None,
+        retain_graph: Any = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    return backward
+
+
+def _autograd_backward(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def backward(
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: Any = None,
+        create_graph: bool = False,
+        grad_variables: Any = None,
+        inputs: Any = None,
+    ) -> None:
+        world = current()
+        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        if world is None:
+            original(roots, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+            return
+        seeds = grad_tensors if grad_tensors is not None else grad_variables
+        world.before_backward(roots)
+        local, grads = _rooted(world, roots, seeds)
+        with torch._C.DisableTorchFunctionSubclass():
+            original(local, grads, retain_graph, create_graph, inputs=inputs)
+
+    return backward
+
+
+def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor], list[Any]]:
+    """Local roots and seeds, so that the workers' terms add up to the script's objective."""
+    given = [seeds] if isinstance(seeds, Tensor) or seeds is None else list(seeds)
+    given += [None] * (len(roots) - len(given))
+    local, grads = [], []
+    for root, seed in zip(roots, given, strict=True):
+        if isinstance(root, Shard):
+            if seed is None:
+                seed = torch.ones_like(plain(root))
+            elif isinstance(seed, Shard):
+                seed = plain(seed)
+            else:
+                seed = sliced(world, seed, root._place)
+            if root._place.split.is_ghost(world.rank):
+                seed = torch.zeros_like(seed)
+        elif isinstance(root, Summand):
+            seed = plain(seed) if isinstance(seed, Tracked) else seed
+        elif world.size > 1:
+            if isinstance(seed, Tracked):
+                from reparto.runtime._tensors import whole
+
+                seed = whole(world, seed)
+            seed = (torch.ones_like(root) if seed is None else seed) / world.size
+        local.append(plain(root) if isinstance(root, Tracked) else root)
+        grads.append(seed)
+    return local, grads
+
+
+def _autograd_grad(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None or world.size == 1 or kwargs.get("is_grads_batched"):
+            return original(outputs, inputs, grad_outputs, *args, **kwargs)
+        roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+        leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        roots = [world.exact(root) for root in roots]
+        local, seeds = _rooted(world, roots, grad_outputs)
+        with torch._C.DisableTorchFunctionSubclass():
+            found = original(local, leaves, seeds, *args, **kwargs)
+            made = []
+            for leaf, one in zip(leaves, found, strict=True):
+                if one is None:
+                    made.append(None)
+                elif isinstance(leaf, Shard):
+                    made.append(shard(one, leaf._place))
+                else:
+                    made.append(SumAll.apply(one, world.data))
+        return tuple(made)
+
+    return grad
+
+
+def _register_hook(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def register_hook(self: Tensor, hook: Any) -> Any:
+        world = current()
+        if world is None or world.size == 1 or isinstance(self, Tracked) or world.regions.active:
+            return original(self, hook)
+
+        def on_whole(grad: Tensor) -> Any:
+            # The hook must see the global gradient; what it returns is shared out again.
+            result = hook(SumAll.apply(grad, world.data))
+            return None if result is None else result / world.size
+
+        return original(self, on_whole)
+
+    return register_hook
+
+
+# Modules and factories.
+
+
+def _module_call(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None or world.regions.active is not None:
+            return original(self, *args, **kwargs)
+        return _regions.call(world, self, original, args, kwargs)
+
+    return __call__
+
+
+def _hooked(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def register_forward_hook(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None:
+            world.regions.forget()
+        return original(self, *args, **kwargs)
+
+    return register_forward_hook
+
+
+def _batch_norm(current: Current) -> Any:
+    @functools.wraps(plain_batch_norm)
+    def wrapper(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None and world.regions.active is not None:
+            return batch_norm(world, world.region_place(input), input, *args, **kwargs)
+        return plain_batch_norm(input, *args, **kwargs)
+
+    return wrapper
+
+
+def _factory(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None or world.regions.active is not None:
+            return original(*args, **kwargs)
+        return world.made_by_sizes(original, args, kwargs)
+
+    return make
+
+
+def _counting_factory(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None and any(isinstance(one, BatchInt) for one in args):
+            world.impure("counts the rows of the batch")
+        return original(*args, **kwargs)
+
+    return make
+
+
+# Listening.
+
+
+def _next(current: Current, original: Any) -> Any:
+    def __next__(self: Any) -> Any:
+        batch = original(self)
+        world = current()
+        if world is not None and world.size == 1:
+            world.saw_batch(batch)
+        return batch
+
+    return __next__
+
+
+def _read(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def read(self: Tensor, *args: Any) -> Any:
+        value = original(self, *args)
+        world = current()
+        if world is not None:
+            world.recorded_value(value)
+        return value
+
+    return read
+
+
+def _seen_call(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None:
+            return original(self, *args, **kwargs)
+        world.saw_module(self)
+        world.module_depth += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            world.module_depth -= 1
+
+    return __call__

@@ -1,0 +1,178 @@
+"""Rules for Summands: linear operations keep a sum a sum; others need its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from reparto.runtime._tensors import GATHER, Cell, Summand, exact_summand, summand
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+SUMS: dict[str, Any] = {}
+
+
+def _named(names: str) -> Any:
+    def register(rule: Any) -> Any:
+        for name in names.split():
+            SUMS[name] = rule
+        return rule
+
+    return register
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@_named("mul __mul__ __rmul__ multiply")
+def _mul(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    one, two = args if len(args) == 2 else (args[0], kwargs["other"])
+    if isinstance(one, Summand) and isinstance(two, Summand):
+        return GATHER
+    term, factor = (one, two) if isinstance(one, Summand) else (two, one)
+    return _scaled(term, func(*args, **kwargs), factor)
+
+
+@_named("div __truediv__ true_divide divide")
+def _div(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    one = args[0]
+    two = args[1] if len(args) > 1 else kwargs.get("other")
+    if not isinstance(one, Summand) or kwargs.get("rounding_mode"):
+        return GATHER
+    if isinstance(two, Summand):
+        from reparto.runtime._tensors import reduced
+
+        two = reduced(world, two)
+        return _scaled(one, func(one, two), two)
+    inverse = 1 / two if _is_number(two) and two else two
+    return _scaled(one, func(one, two), inverse)
+
+
+def _scaled(term: Summand, local: Tensor, factor: Any) -> Any:
+    """A multiple of a sum; by a plain number it shares the cell of the sum itself."""
+    if _is_number(factor) and local.is_floating_point() and term.is_floating_point():
+        return summand(local, term._cell, term._scale * float(factor))
+    return summand(local, Cell(local.detach(), term._cell.divisor))
+
+
+@_named("neg __neg__ negative")
+def _neg(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    return _scaled(args[0], func(*args), -1.0)
+
+
+@_named("add __add__ __radd__ sub __sub__ __rsub__ subtract rsub")
+def _add(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) < 2 or kwargs.get("out") is not None:
+        return GATHER
+    one, two = args[:2]
+    both = isinstance(one, Summand) and isinstance(two, Summand)
+    if not both and _is_number(one if isinstance(two, Summand) else two):
+        number = one if isinstance(two, Summand) else two
+        if number == 0 and func.__name__ in ("__add__", "__radd__", "add"):
+            term = two if isinstance(two, Summand) else one
+            return summand(func(*args, **kwargs), term._cell, term._scale)
+    return _added(world, func, one, two, args[2:], kwargs)
+
+
+def _added(world: World, func: Any, one: Any, two: Any, rest: Args, kwargs: Kwargs) -> Any:
+    local = [
+        exact_summand(world, part) if isinstance(part, Summand) else _share(world, part)
+        for part in (one, two)
+    ]
+    return summand(func(*local, *rest, **kwargs))
+
+
+def _share(world: World, value: Any) -> Any:
+    """A replicated term of a sum: counted once over all workers."""
+    if isinstance(value, Tensor):
+        if value.requires_grad and torch.is_grad_enabled():
+            return value / world.size
+        return value if world.rank == 0 else torch.zeros_like(value)
+    return value if world.rank == 0 else type(value)(0)
+
+
+@_named("__iadd__ add_ __isub__ sub_")
+def _add_in_place(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    target, other = args[:2]
+    if not isinstance(target, Summand):
+        return GATHER
+    if target._cell.divisor is not None:
+        return GATHER
+    local = exact_summand(world, other) if isinstance(other, Summand) else _share(world, other)
+    func(target, local, *args[2:], **kwargs)
+    target._cell = Cell(target.as_subclass(Tensor).detach())
+    target._scale = 1.0
+    return target
+
+
+@_named("__imul__ mul_ __itruediv__ div_")
+def _scale_in_place(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    target, factor = args[:2]
+    if not isinstance(target, Summand) or isinstance(factor, Summand):
+        return GATHER
+    divisor = target._cell.divisor
+    func(target, factor, *args[2:], **kwargs)
+    target._cell = Cell(target.as_subclass(Tensor).detach(), divisor)
+    target._scale = 1.0
+    return target
+
+
+@_named("detach clone contiguous cpu cuda to float double alias data.__get__ __deepcopy__")
+def _same(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    term = args[0]
+    if func.__name__ == "__deepcopy__":
+        local = term.as_subclass(Tensor).detach().clone()
+    elif func.__name__ == "__get__":
+        local = term.as_subclass(Tensor).detach()
+    else:
+        local = func(*args, **kwargs)
+    return summand(local, term._cell, term._scale)
+
+
+@_named("sum mean view reshape squeeze unsqueeze flatten permute transpose t expand select narrow")
+def _linear(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    if not isinstance(args[0], Summand) or kwargs.get("dtype") is not None:
+        return GATHER
+    local = func(*args, **kwargs)
+    return summand(local, Cell(local.detach(), args[0]._cell.divisor))
+
+
+@_named("__getitem__")
+def _getitem(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    tensor, index = args
+    if not isinstance(tensor, Summand):
+        return GATHER
+    local = func(tensor, index)
+    return summand(local, Cell(local.detach(), tensor._cell.divisor))
+
+
+@_named("stack cat concat hstack vstack")
+def _stacked(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    parts = args[0] if args else kwargs["tensors"]
+    local = [
+        exact_summand(world, part) if isinstance(part, Summand) else _share(world, part)
+        for part in parts
+    ]
+    return summand(func(local, *args[1:], **kwargs))
+
+
+@_named("zeros_like ones_like empty_like full_like rand_like randn_like")
+def _like(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    return func(*args, **kwargs)
+
+
+for _name in (
+    "shape.__get__ size dim ndim.__get__ numel nelement dtype.__get__ device.__get__ "
+    "requires_grad.__get__ is_leaf.__get__ grad_fn.__get__ is_floating_point is_complex "
+    "is_cuda.__get__ layout.__get__ __len__ __hash__ _version.__get__ is_cpu.__get__ "
+    "is_sparse.__get__ is_quantized.__get__ element_size is_contiguous retain_grad "
+    "is_meta.__get__ is_nested.__get__ is_mps.__get__ is_xpu.__get__"
+).split():
+    SUMS[_name] = lambda world, func, args, kwargs: func(*args, **kwargs)

@@ -1,0 +1,280 @@
+"""Tensors that know how they are shared out.
+
+    plain torch.Tensor   replicated: the same on every worker
+    Shard                this worker's slice; *presents* the global shape
+    Summand              this worker's term of a sum, a loss for instance
+
+Every worker runs the whole script. What the script does to a Shard or a Summand arrives here
+(``__torch_function__``) and is looked up in the table of rules: a rule runs the operation on the
+slice and says how the result is shared out. An operation without a rule runs on the gathered,
+global tensor and gives a replicated result. So the result is always the sequential one; rules
+only decide what is computed by one worker and what by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from reparto.runtime._collective import Gather, SumAll, gathered, summed
+from reparto.runtime._layout import Placement, effective, take
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+Rule = Callable[["World", Any, tuple[Any, ...], dict[str, Any]], Any]
+
+#: What a rule returns when it cannot handle this call; the call then runs on gathered tensors.
+GATHER = object()
+
+#: Rules by function; filled by ``_rules``, and by name on first use.
+RULES: dict[Any, Rule] = {}
+
+#: Rules for functions with a Summand (and no Shard) among their arguments.
+SUM_RULES: dict[Any, Rule] = {}
+
+_no_dispatch = torch._C.DisableTorchFunctionSubclass
+_resolve: list[Callable[[Any], tuple[Rule, Rule]]] = []
+_current: list[Callable[[], World | None]] = []
+
+
+def number(tensor: Tensor) -> float:
+    """The value of a plain one-element tensor, read without telling ``verify``."""
+    return float(torch._C.TensorBase.item(tensor))  # type: ignore[arg-type]
+
+
+class Tracked(Tensor):
+    """Base of the tensors that know how they are shared out."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        world = _current[0]()
+        kwargs = kwargs or {}
+        if world is None:
+            with _no_dispatch():
+                return func(*args, **kwargs)
+        return dispatch(world, func, args, kwargs)
+
+
+class Shard(Tracked):
+    """This worker's slice of a global tensor."""
+
+    _place: Placement
+    _site: Any = None
+
+
+class Summand(Tracked):
+    """This worker's term of a sum over workers."""
+
+    _cell: Cell
+    _scale: float = 1.0
+
+
+class Divisor:
+    """How many items a mean was divided by, when that depends on every worker's data.
+
+    A mean over unmasked targets is computed as if none were masked (``nominal``), and set right
+    when the workers' true counts are known: they travel with the gradients, so the usual case,
+    nothing masked, costs no message of its own.
+    """
+
+    def __init__(self, local: Tensor, nominal: float) -> None:
+        self.local = local
+        self.nominal = nominal
+        self.factor: float | None = None
+
+    def resolve(self, world: World) -> float:
+        """Nominal over true divisor; asks the other workers if it is not known yet."""
+        if self.factor is None:
+            count = self.local.detach().double().reshape(1).clone()
+            self.settle(number(world.data.sum(count)))
+        return self.factor  # type: ignore[return-value]
+
+    def settle(self, total: float) -> None:
+        """Take the sum of the workers' true counts."""
+        self.factor = self.nominal / total if total else float("nan")
+
+
+class Cell:
+    """The value behind one or more Summands: known locally, and globally once it was reduced."""
+
+    def __init__(self, local: Tensor, divisor: Divisor | None = None) -> None:
+        self.local = local
+        self.divisor = divisor
+        self.total: Tensor | None = None
+
+    def settle(self, total: Tensor) -> None:
+        """Take the sum over workers, before the divisor's correction."""
+        factor = self.divisor.factor if self.divisor else 1.0
+        assert factor is not None
+        self.total = total if factor == 1.0 else total * factor
+
+    def value(self, world: World) -> Tensor:
+        """The global value, without gradient; asks the other workers if it is not known yet."""
+        if self.total is None:
+            world.impure("a sum over the batch is read")
+            if self.divisor:
+                self.divisor.resolve(world)
+            self.settle(summed(self.local, world.data))
+        return self.total  # type: ignore[return-value]
+
+
+def dispatch(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run one operation that has tracked tensors among its arguments."""
+    rules = RULES if _has_shard(args, kwargs) else SUM_RULES
+    rule = rules.get(func)
+    if rule is None:
+        RULES[func], SUM_RULES[func] = _resolve[0](func)
+        rule = rules[func]
+    with _no_dispatch():
+        result = rule(world, func, args, kwargs)
+    return on_whole(world, func, args, kwargs) if result is GATHER else result
+
+
+def _has_shard(args: Any, kwargs: dict[str, Any]) -> bool:
+    for value in args:
+        kind = type(value)
+        if kind is Shard or (kind in (list, tuple, dict) and _has_shard_in(value)):
+            return True
+    return bool(kwargs) and _has_shard_in(kwargs)
+
+
+def _has_shard_in(value: Any) -> bool:
+    if isinstance(value, Shard):
+        return True
+    if isinstance(value, dict):
+        return any(_has_shard_in(part) for part in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_shard_in(part) for part in value)
+    return False
+
+
+# Making tracked tensors and leaving them again.
+
+
+def shard(local: Tensor, place: Placement, site: Any = None) -> Shard:
+    """Mark a plain local tensor as this worker's slice."""
+    made = local.as_subclass(Shard)
+    made._place = place
+    if site is not None:
+        made._site = site
+    return made
+
+
+def summand(local: Tensor, cell: Cell | None = None, scale: float = 1.0) -> Summand:
+    """Mark a plain local tensor as this worker's term of a sum."""
+    made = local.as_subclass(Summand)
+    made._cell = cell or Cell(local.detach())
+    made._scale = scale
+    return made
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The local tensor behind a tracked one, connected to its graph."""
+    with _no_dispatch():
+        return tensor.as_subclass(Tensor)
+
+
+def whole(world: World, tensor: Tensor, why: str = "gathered") -> Tensor:
+    """The global, replicated tensor behind a tracked one, connected to its graph."""
+    with _no_dispatch():
+        if isinstance(tensor, Shard):
+            world.impure(why)
+            local, place = tensor.as_subclass(Tensor), tensor._place
+            if local.requires_grad and torch.is_grad_enabled():
+                return Gather.apply(local, place, world.data)  # type: ignore[no-any-return]
+            return gathered(local, place, world.data)
+        if isinstance(tensor, Summand):
+            return reduced(world, tensor)
+    return tensor
+
+
+def reduced(world: World, tensor: Summand) -> Tensor:
+    """The global value of a Summand as a replicated tensor, connected to its graph."""
+    world.impure("a sum over the batch is used")
+    local = tensor.as_subclass(Tensor)
+    if not (local.requires_grad and torch.is_grad_enabled()):
+        value = tensor._cell.value(world)
+        if tensor._scale != 1.0:
+            value = value * tensor._scale
+        return value.to(local.dtype) if value.dtype != local.dtype else value.clone()
+    divisor = tensor._cell.divisor
+    total: Tensor = SumAll.apply(local, world.data)
+    return total * divisor.resolve(world) if divisor else total
+
+
+def exact_summand(world: World, tensor: Summand) -> Tensor:
+    """The local term with its divisor set right, so that it may be combined with others."""
+    local = tensor.as_subclass(Tensor)
+    divisor = tensor._cell.divisor
+    if divisor is None:
+        return local
+    factor = divisor.resolve(world)
+    return local if factor == 1.0 else local * factor
+
+
+def sliced(world: World, tensor: Tensor, place: Placement) -> Tensor:
+    """This worker's slice of a replicated tensor."""
+    world.impure("a replicated tensor is sliced with the batch")
+    return take(tensor, place, world.rank)
+
+
+def own_rows(world: World, tensor: Shard) -> Tensor:
+    """The local tensor of a Shard without its ghost row."""
+    return effective(tensor.as_subclass(Tensor), tensor._place, world.rank)
+
+
+# The way out for operations without a rule.
+
+
+def on_whole(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operation on the gathered tensors, as every worker would have alone."""
+    name = getattr(func, "__name__", str(func))
+    if _has_shard(args, kwargs):
+        world.saw_gather(name)
+    whole_args = mapped(args, lambda value: whole(world, value, f"{name} runs on the whole batch"))
+    whole_kwargs = mapped(kwargs, lambda value: whole(world, value))
+    result = func(*whole_args, **whole_kwargs)
+    if args and isinstance(args[0], Shard) and _writes(name):
+        _write_back(world, args[0], whole_args[0])
+        return args[0] if isinstance(result, Tensor) else result
+    if args and isinstance(args[0], Summand) and _writes(name):
+        local = whole_args[0] / world.size
+        with torch.no_grad(), _no_dispatch():
+            args[0].copy_(local)
+        args[0]._cell = Cell(local.detach())
+        args[0]._scale = 1.0
+        return args[0] if isinstance(result, Tensor) else result
+    return result
+
+
+def _writes(name: str) -> bool:
+    if name in ("__setitem__",) or (name.startswith("__i") and name.endswith("__")):
+        return name not in ("__init__", "__invert__", "__int__", "__index__", "__iter__")
+    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_",)
+
+
+def _write_back(world: World, target: Shard, source: Tensor) -> None:
+    with _no_dispatch():
+        if target.requires_grad and torch.is_grad_enabled() and target.is_leaf:
+            raise RuntimeError("a leaf that requires grad is used in an in-place operation")
+        target.copy_(take(source, target._place, world.rank))
+
+
+def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """Apply a function to the tracked tensors within nested lists, tuples and dictionaries."""
+    if isinstance(value, Tracked):
+        return change(value)
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(mapped(part, change) for part in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*(mapped(part, change) for part in value))
+    if isinstance(value, dict):
+        return {key: mapped(part, change) for key, part in value.items()}
+    return value

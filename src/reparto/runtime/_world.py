@@ -1,0 +1,561 @@
+"""World: one worker's view of the run; joining it and leaving it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from reparto import strategies
+from reparto.comm import CountingGroup, GlooGroup, Group, NcclGroup, own_address
+from reparto.errors import DisagreementError
+from reparto.runtime import _patches, _rules, _tensors
+from reparto.runtime._gradients import Gradients, Owner
+from reparto.runtime._layout import BatchInt, Placement, Split, split_evenly, take
+from reparto.runtime._regions import Regions
+from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
+from reparto.spec import Options, StepRecord, StrategyConfig
+
+__all__ = ["World", "current", "join", "leave"]
+
+_rules_loaded = _rules
+
+
+class World:
+    """One worker's view of the run.
+
+    Args:
+        rank: This worker.
+        size: Number of workers.
+        data: Group for what the script itself needs of other workers.
+        strategy: How gradients are agreed on.
+        options: The same on every worker.
+        on_step: Told of each optimizer step.
+        on_note: Told what the user should know.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int = 0,
+        size: int = 1,
+        data: Any = None,
+        strategy: Any = None,
+        options: Options | None = None,
+        on_step: Callable[[StepRecord], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.rank, self.size, self.data = rank, size, data
+        self.local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+        self.options = options or Options()
+        self.strategy = strategy
+        self.gradients = Gradients(self)
+        self.regions = Regions()
+        self.has_regions = os.environ.get("REPARTO_REGIONS", "1") != "0"
+        self.in_step = False
+        self.last_batch = 0
+        self.on_step, self.on_note = on_step, on_note
+        self.recorder: Any = None
+        self.groups: list[Any] = []
+        self.num_steps = self.num_samples = 0
+        self.began = time.perf_counter()
+        self.first_step = self.last_step = 0.0
+        self.loss: Cell | float | None = None
+        self.gathered_operations: dict[str, int] = {}
+        self.owns_draws = False
+        self.modules: list[Any] = []
+        self.module_depth = 0
+        self._samples = 0
+        self._own_states: dict[str, Tensor] = {}
+        self._digest = 0
+        self._site_dims: dict[Any, int] = {}
+
+    # Sharing out.
+
+    def split(self, total: int) -> Split:
+        """How so many rows are shared out."""
+        return split_evenly(total, self.size)
+
+    def place_for(self, total: int, dim: int) -> Placement:
+        """A fresh sharing-out of a dimension."""
+        return Placement(self.split(total), dim)
+
+    def rows_of(self, tensor: Tensor, place: Placement) -> Tensor:
+        """This worker's rows of a replicated tensor."""
+        rows = take(tensor, place, self.rank)
+        if self.options.sabotage and tensor.is_floating_point() and rows.shape[place.dim] > 1:
+            rows = self._sabotaged(rows, place)
+        return rows
+
+    def _sabotaged(self, rows: Tensor, place: Placement) -> Tensor:
+        if self.options.sabotage == "doubled-sample" and self.rank == 0:
+            first = rows.narrow(place.dim, 0, 1)
+            return torch.cat([first, first, rows.narrow(place.dim, 2, rows.shape[place.dim] - 2)])
+        if self.options.sabotage == "dropped-sample" and self.rank == 0:
+            return torch.cat(
+                [rows.narrow(place.dim, 0, 1) * 0, rows.narrow(place.dim, 1, len(rows) - 1)]
+            )
+        return rows
+
+    def slice_of(self, whole: Tensor, place: Placement) -> Shard:
+        """A replicated result as a Shard."""
+        return shard(take(whole, place, self.rank), place)
+
+    def dim_of_site(self, site: Any, dim: int, ndim: int) -> int:
+        """The dimension to cut at a place in the script; layers may have asked for another."""
+        found = self._site_dims.get(site, dim) if site is not None else dim
+        return found if found < ndim else dim
+
+    def move_site(self, site: Any, dim: int) -> None:
+        """Cut along another dimension at this place in the script from now on."""
+        self._site_dims[site] = dim
+
+    # What rules tell.
+
+    def impure(self, why: str) -> None:
+        """Something looked across the batch."""
+        if self.regions.watches:
+            watch = self.regions.watches[-1]
+            watch.impure = watch.impure or why
+
+    def used_as_number(self) -> None:
+        """The batch size was used in arithmetic."""
+        self.impure("uses the batch size as a number")
+
+    def saw_gather(self, name: str) -> None:
+        """An operation ran on the whole batch on every worker."""
+        self.gathered_operations[name] = self.gathered_operations.get(name, 0) + 1
+
+    def on_whole(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run on gathered tensors with the memory layout that the sequential script has.
+
+        Draws fill memory in order, so the layout decides which element gets which number.
+        """
+        gathered = _tensors.mapped(args, self._whole_alike)
+        return func(*gathered, **_tensors.mapped(kwargs, self._whole_alike))
+
+    def _whole_alike(self, tensor: Tensor) -> Tensor:
+        whole = _tensors.whole(self, tensor)
+        if not isinstance(tensor, Shard) or whole.dim() < 2:
+            return whole
+        order = sorted(range(whole.dim()), key=lambda dim: -tensor.stride(dim))
+        if order == list(range(whole.dim())):
+            return whole
+        inverse = [order.index(dim) for dim in range(whole.dim())]
+        return whole.permute(order).contiguous().permute(inverse)
+
+    def on_whole_and_slice(self, func: Any, args: Any, kwargs: Any, place: Placement) -> Any:
+        """Run on gathered tensors and keep this worker's rows of the result."""
+        return self.slice_of(self.on_whole(func, args, kwargs), place)
+
+    def region_place(self, tensor: Tensor) -> Placement:
+        """Where the batch stands in a tensor inside a region: first, maybe merged with others."""
+        place = self.regions.active
+        assert place is not None
+        rows = place.split.rows(self.rank)
+        return Placement(place.split, 0, 1, tensor.shape[0] // rows)
+
+    def made_by_sizes(
+        self, func: Any, args: Any, kwargs: Any, has_self: bool = False
+    ) -> Any:
+        """Call a factory; a size that follows the batch makes the result a Shard."""
+        start = 1 if has_self else 0
+        found = _batch_size_in(args[start:], kwargs)
+        if found is None:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        sizes, size, dim = found
+        place = Placement(size.split, dim, 1, size.inner)
+        name = func.__name__
+        if name in ("rand", "randn", "randint", "normal"):
+            # Noise of the script's own: drawn for the whole batch, as it would be alone.
+            return shard(take(func(*args, **kwargs), place, self.rank), place)
+        local = [int(one) for one in sizes]
+        local[dim] = place.local_length(self.rank)
+        with torch._C.DisableTorchFunctionSubclass():
+            return shard(func(*_with_sizes(args, start, local), **_with_size(kwargs, local)), place)
+
+    # Randomness.
+
+    @contextlib.contextmanager
+    def own_draws(self, active: bool) -> Iterator[None]:
+        """Draw from this worker's own generator inside the block."""
+        if not active or self.owns_draws or self.options.shared_draws:
+            yield
+            return
+        generator = torch.default_generator
+        shared = generator.get_state()
+        if "cpu" not in self._own_states:
+            fresh = torch.Generator().manual_seed(self.options.seed * 1000003 + self.rank + 1)
+            self._own_states["cpu"] = fresh.get_state()
+        generator.set_state(self._own_states["cpu"])
+        self.owns_draws = True
+        try:
+            yield
+        finally:
+            self.owns_draws = False
+            self._own_states["cpu"] = generator.get_state()
+            generator.set_state(shared)
+
+    # Steps.
+
+    def before_backward(self, roots: list[Tensor]) -> None:
+        """A backward pass begins."""
+        cell, divisor = None, None
+        if len(roots) == 1 and isinstance(roots[0], Summand):
+            cell, divisor = roots[0]._cell, roots[0]._cell.divisor
+        elif any(isinstance(root, Summand) and root._cell.divisor for root in roots):
+            roots[:] = [self.exact(root) for root in roots]
+        if cell is not None:
+            self.loss = cell
+        elif len(roots) == 1 and not isinstance(roots[0], Shard) and roots[0].numel() == 1:
+            self.loss = Cell(roots[0].detach())
+            self.loss.total = self.loss.local
+        self._samples += self.last_batch
+        self.gradients.before_backward(cell, divisor)
+        if self.recorder is not None or self.options.record:
+            self._record_loss()
+
+    def exact(self, tensor: Tensor) -> Tensor:
+        """A Summand with its divisor settled; anything else as it is."""
+        if isinstance(tensor, Summand) and tensor._cell.divisor is not None:
+            with torch._C.DisableTorchFunctionSubclass():
+                return _tensors.summand(_tensors.exact_summand(self, tensor))
+        return tensor
+
+    def _record_loss(self) -> None:
+        if isinstance(self.loss, Cell):
+            value = number(self.loss.value(self))
+            if self.recorder is not None:
+                self.recorder.loss(value)
+
+    def optimizer_step(self, optimizer: Any, hooked: Any, args: Any, kwargs: Any) -> Any:
+        """Run an optimizer's step through the strategy."""
+        owner = self.gradients.owner_of(optimizer)
+        closure = args[0] if args else kwargs.get("closure")
+        if closure is not None and self.size > 1:
+            args, kwargs = (self._global_closure(closure, owner), *args[1:]), dict(kwargs)
+            kwargs.pop("closure", None)
+        self.in_step = True
+        try:
+            if owner.pending and closure is None:
+                self.gradients.needed(owner)
+            result = self.strategy.step(owner, lambda: hooked(optimizer, *args, **kwargs))
+        finally:
+            self.in_step = False
+        self.strategy.after_step(owner)
+        owner.num_steps += 1
+        self.stepped(owner)
+        if owner.num_steps >= self.num_steps:
+            self.leave_if_done()
+        return result
+
+    def _global_closure(self, closure: Any, owner: Owner) -> Any:
+        def run() -> Any:
+            loss = closure()
+            if owner.pending:
+                self.gradients.needed(owner)
+            return _tensors.whole(self, loss.detach()) if isinstance(loss, Tensor) else loss
+
+        return run
+
+    def stepped(self, owner: Owner) -> None:
+        """An optimizer has stepped; the one that steps most often counts."""
+        if owner.num_steps <= self.num_steps:
+            return
+        now = time.perf_counter()
+        self.num_steps = owner.num_steps
+        self.num_samples += self._samples
+        if self.num_steps == 1:
+            self.first_step = now
+        self.last_step = now
+        if self.data is not None:
+            self.data.at_step(self.num_steps)
+        if self.on_step is not None:
+            self.on_step(
+                StepRecord(
+                    step=self.num_steps,
+                    time_s=now - self.began,
+                    samples=self._samples,
+                    loss=self.known_loss(),
+                )
+            )
+        self._samples = 0
+
+    def known_loss(self) -> float | None:
+        """The last loss, if every worker knows it already."""
+        if isinstance(self.loss, Cell) and self.loss.total is not None:
+            return number(self.loss.total)
+        return None
+
+    def leave_if_done(self) -> None:
+        """Leave the script when it has made as many steps as it may."""
+        if self.options.steps is not None and self.num_steps >= self.options.steps:
+            raise SystemExit(0)
+
+    def saw_batch(self, batch: Any) -> None:
+        """A loader has yielded; remember how many samples."""
+        while isinstance(batch, (tuple, list)) and batch:
+            batch = batch[0]
+        if isinstance(batch, dict) and batch:
+            batch = next(iter(batch.values()))
+        if isinstance(batch, Tensor) and batch.dim():
+            self.last_batch = batch.shape[0]
+
+    # Agreement.
+
+    def add_to_digest(self, number: int) -> None:
+        """Mix something into what all workers must agree on."""
+        self._digest = hash((self._digest, number))
+
+    def digest(self) -> tuple[float, float]:
+        """What all workers must agree on, as two small numbers that float32 holds exactly."""
+        return float(self._digest & 0xFFF), float((self._digest >> 12) & 0xFFF)
+
+    def compare_digest(self, totals: Any) -> None:
+        """Compare with the sums over workers."""
+        if self.size == 1 or len(totals) < 2:
+            return
+        mine = self.digest()
+        if any(round(total) != self.size * own for total, own in zip(totals, mine, strict=True)):
+            raise DisagreementError(
+                f"worker {self.rank} works on other data than its peers at step "
+                f"{self.num_steps + 1}",
+                remedy="look for what differs between workers: the clock, the host's name, "
+                "unsorted listings of files, unseeded generators of other libraries",
+            )
+        self._digest = 0
+
+    def check_replicas(self, owner: Owner) -> None:
+        """Make sure that every worker begins with the same parameters."""
+        if self.size == 1 or not owner.tensors:
+            return
+        wide = [t.detach().double() for t in owner.tensors if t.is_floating_point()]
+        mine = torch.stack([torch.stack([t.sum(), t.abs().sum()]) for t in wide])
+        theirs = self.data.gather(mine)
+        if all(torch.equal(one, theirs[0]) for one in theirs):
+            return
+        self.note("workers began with different parameters; worker 0's were taken")
+        with torch.no_grad():
+            for tensor in owner.tensors:
+                self.data.share(tensor)
+
+    def note(self, text: str) -> None:
+        """Tell the user something."""
+        if self.on_note is not None:
+            self.on_note(text)
+
+    # Recording, for verify.
+
+    def recorded_gradients(self, owner: Owner) -> None:
+        """The gradients of an owner have become global."""
+        if self.recorder is not None:
+            grads = [strategies.grad_of(tensor) for tensor in owner.tensors]
+            self.recorder.gradients(owner.num_steps + 1, owner.name, grads)
+
+    def saw_module(self, module: Any) -> None:
+        """A module was called; those that the script calls itself are compared at the end."""
+        if self.module_depth == 0 and not any(module is one for one in self.modules):
+            self.modules.append(module)
+
+    def recorded_value(self, value: Any) -> None:
+        """The script has read a number from a tensor."""
+        if self.recorder is None or self.gradients.quiet:
+            return
+        for one in _numbers(value):
+            self.recorder.value(one)
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, (int, float)):
+        yield float(value)
+    elif isinstance(value, list):
+        for part in value[:1000]:
+            yield from _numbers(part)
+
+
+def _batch_size_in(args: Any, kwargs: Any) -> tuple[list[int], BatchInt, int] | None:
+    candidates = [kwargs.get("size"), list(args), *args]
+    for sizes in candidates:
+        if isinstance(sizes, (tuple, list)):
+            for dim, size in enumerate(sizes):
+                if isinstance(size, BatchInt):
+                    others = [one for one in sizes if isinstance(one, int)]
+                    return others, size, [type(o) is BatchInt for o in others].index(True)
+    return None
+
+
+def _with_sizes(args: Any, start: int, local: list[int]) -> Any:
+    head, rest = args[:start], args[start:]
+    for position, one in enumerate(rest):
+        if isinstance(one, (tuple, list)) and any(isinstance(o, BatchInt) for o in one):
+            return (*head, *rest[:position], local, *rest[position + 1 :])
+    if any(isinstance(one, BatchInt) for one in rest):
+        return (*head, *local, *[one for one in rest if not isinstance(one, int)])
+    return args
+
+
+def _with_size(kwargs: Any, local: list[int]) -> Any:
+    return {**kwargs, "size": local} if "size" in kwargs else kwargs
+
+
+# Joining and leaving.
+
+_thread = threading.local()
+_process: list[World | None] = [None]
+
+
+def current() -> World | None:
+    """The world of this thread: its own (tests), or that of the process."""
+    return getattr(_thread, "world", None) or _process[0]
+
+
+_tensors._current.append(current)
+
+
+def enter(world: World | None) -> None:
+    """Make a world that of the process."""
+    _process[0] = world
+
+
+def enter_thread(world: World | None) -> None:
+    """Make a world that of this thread; several workers then live in one process."""
+    _thread.world = world
+
+
+def join(
+    *,
+    rank: int,
+    world_size: int,
+    strategy: StrategyConfig,
+    options: Options,
+    device: str = "cpu",
+    master: tuple[str, int] = ("127.0.0.1", 0),
+    listen_fd: int | None = None,
+    on_step: Callable[[StepRecord], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> World:
+    """Meet the other workers and wrap torch; every worker calls it once."""
+    world = World(
+        rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note
+    )
+    kind = strategies.from_spec(strategy)
+    if world_size > 1:
+        store = dist.TCPStore(
+            master[0],
+            master[1],
+            world_size,
+            rank == 0,
+            timeout=timedelta(seconds=120),
+            wait_for_workers=False,
+            **({"master_listen_fd": listen_fd} if listen_fd is not None and rank == 0 else {}),
+        )
+        world.groups = [
+            CountingGroup(_group(store, rank, world_size, device, master, name))
+            for name in ("data", "gradients")
+        ]
+        world.data = world.groups[0]
+        world.strategy = kind.build(world.groups[1])
+        world.store = store  # type: ignore[attr-defined]
+    else:
+        world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
+    if options.precision == "float64":
+        from reparto.runtime._promote import promote
+
+        promote()
+    _patches.install(current, tracking=world_size > 1)
+    if options.record:
+        _patches.install_recording(current)
+        if rank == 0:
+            from reparto.runtime._record import Recorder
+
+            world.recorder = Recorder(Path(options.record))
+    enter(world)
+    _seed(world)
+    world.began = time.perf_counter()
+    return world
+
+
+def _group(
+    store: dist.Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
+) -> Group:
+    if device == "cuda":
+        return NcclGroup(store, rank=rank, size=size, name=name)
+    address = own_address(*master)
+    return GlooGroup(store, rank=rank, size=size, address=address, name=name)
+
+
+def _seed(world: World) -> None:
+    if world.size == 1 and not world.options.shared_draws:
+        return  # one worker is the script itself, to the bit
+    from reparto.runtime._seeds import share_randomness
+
+    def agree(value: int) -> int:
+        if world.size == 1:
+            return value
+        seed = torch.tensor([value & 0x7FFFFFFFFFFFFFFF], dtype=torch.int64)
+        return int(torch._C.TensorBase.item(world.data.share(seed)))
+
+    share_randomness(world.options.seed, agree)
+
+
+def leave(world: World) -> dict[str, Any]:
+    """End the run on this worker.
+
+    Returns:
+        What the worker reports: steps, samples, times, bytes, notes.
+    """
+    if world.recorder is not None or world.options.record:
+        _record_state(world)
+    world.strategy.finish()
+    summary = {
+        "num_steps": world.num_steps,
+        "num_samples": world.num_samples,
+        "train_s": world.last_step - world.first_step,
+        "final_loss": world.known_loss(),
+        "bytes_sent": sum(group.bytes_sent for group in world.groups),
+        "notes": _notes(world),
+    }
+    enter(None)
+    _patches.uninstall()
+    return summary
+
+
+def _record_state(world: World) -> None:
+    if world.recorder is None:
+        return
+    tensors: dict[str, Tensor] = {}
+    for owner in (*world.gradients.owners, world.gradients.loose):
+        for index, tensor in enumerate(owner.tensors):
+            tensors[f"{owner.name}.{index}"] = tensor.detach()
+    for number, module in enumerate(world.modules):
+        for name, buffer in module.named_buffers():
+            tensors[f"model{number}.{name}"] = buffer.detach()
+    world.recorder.state(tensors)
+    world.recorder.close()
+
+
+#: Operations whose purpose it is to bring values to the script.
+_READERS = frozenset("item tolist numpy __array__ __repr__ __format__ __float__ __int__".split())
+
+
+def _notes(world: World) -> list[str]:
+    notes = []
+    often = {
+        name: count
+        for name, count in world.gathered_operations.items()
+        if name not in _READERS and count >= max(2, world.num_steps // 2) and world.size > 1
+    }
+    if often:
+        names = ", ".join(sorted(often))
+        notes.append(f"ran on the whole batch on every worker: {names}")
+    return notes

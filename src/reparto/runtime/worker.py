@@ -1,0 +1,206 @@
+"""A worker: one process with a rank, that runs the user's script.
+
+Engines start ``python -m reparto.runtime.worker``, often before it is known what it shall run,
+so that importing torch takes no time of its own:
+
+    engine  ──start──────────── converts the script ──assignment.json, "go"── … ── EOF: all die
+    worker     └─ import torch ─────────────────── waits ──┴─ join ─ script ─ leave ─ done
+
+It reads its environment:
+
+    RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT   as usual
+    REPARTO_ASSIGNMENT   path of a JSON `spec.Assignment`
+    REPARTO_CONTROL      fd: a line comes when the assignment is there, EOF when the engine is gone
+    REPARTO_EVENTS       fd to write events to, see `_events`
+    REPARTO_LISTEN_FD    fd of the socket that listens on MASTER_PORT (rank 0)
+    REPARTO_SCRATCH      folder of this worker's own
+    REPARTO_SINCE_NS     when the run was launched
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from reparto.runtime._events import EventWriter
+from reparto.runtime._failure import describe
+from reparto.runtime._lifeline import die_with_engine
+from reparto.runtime._program import run_script
+from reparto.spec import Assignment, StepRecord, from_json
+
+RENDEZVOUS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """Where a worker sits, as its environment says."""
+
+    rank: int
+    world_size: int
+    master: tuple[str, int]
+    assignment: str
+    scratch: str
+    since_ns: int
+    control_fd: int | None
+    events_fd: int | None
+    listen_fd: int | None
+
+    @classmethod
+    def from_environment(cls) -> Seat:
+        """Read the seat, and take out of the environment what is not the script's business."""
+        env = os.environ
+        return cls(
+            rank=int(env.get("RANK", "0")),
+            world_size=int(env.get("WORLD_SIZE", "1")),
+            master=(env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", "0"))),
+            assignment=env.pop("REPARTO_ASSIGNMENT"),
+            scratch=env.get("REPARTO_SCRATCH", ""),
+            since_ns=int(env.get("REPARTO_SINCE_NS", time.time_ns())),
+            control_fd=_take_fd("REPARTO_CONTROL"),
+            events_fd=_take_fd("REPARTO_EVENTS"),
+            listen_fd=_take_fd("REPARTO_LISTEN_FD"),
+        )
+
+
+def main() -> int:
+    """Run the assignment; the exit status is the script's, or 1 if it raised."""
+    seat = Seat.from_environment()
+    events = EventWriter(seat.events_fd)
+    faulthandler.enable()
+    arrived = die_with_engine(seat.control_fd)
+    _warm_up()
+    arrived.wait()
+    with open(seat.assignment, encoding="utf-8") as file:
+        assignment = from_json(Assignment, file.read())
+    return _Worker(seat, events, assignment).run()
+
+
+class _Worker:
+    def __init__(self, seat: Seat, events: EventWriter, assignment: Assignment) -> None:
+        self._seat = seat
+        self._events = events
+        self._assignment = assignment
+        self._step = 0
+
+    def run(self) -> int:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError):  # replaced by something without it
+                stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        try:
+            exit_code, summary = self._run_script()
+        except BaseException as error:  # the top of a worker: whatever it was, it is told
+            program = self._assignment.program
+            self._events.failed(
+                describe(error, rank=self._seat.rank, step=self._step, program=program)
+            )
+            return 1
+        self._events.done(exit_code, summary)
+        return exit_code
+
+    def _run_script(self) -> tuple[int, Mapping[str, Any]]:
+        program = self._assignment.program
+        if program.launch != "reparto":
+            self._step_aside()
+            return _run_to_exit_code(self._begin), {}
+        from reparto.runtime._world import join, leave
+
+        world = join(
+            rank=self._seat.rank,
+            world_size=self._seat.world_size,
+            strategy=self._assignment.plan.strategy,
+            options=self._assignment.options,
+            device=self._device(),
+            master=self._seat.master,
+            listen_fd=self._seat.listen_fd,
+            on_step=self._on_step,
+            on_note=self._on_note,
+        )
+        if self._seat.world_size == 1:
+            self._forget_rendezvous()
+        exit_code = _run_to_exit_code(self._begin)
+        # After a failed exit the others may not be where leaving together can be waited for.
+        return exit_code, leave(world) if exit_code == 0 else {}
+
+    def _begin(self) -> None:
+        if self._writes_aside():
+            from reparto.runtime._files import Overlay, mute_trackers
+
+            files = os.path.join(self._seat.scratch, "files")
+            mute_trackers(os.environ, files)
+            Overlay(files, self._seat.since_ns).install()
+        self._events.begin()
+        run_script(self._assignment.program)
+
+    def _writes_aside(self) -> bool:
+        shared_out = self._assignment.program.launch == "reparto"
+        return self._assignment.options.discard_writes or (shared_out and self._seat.rank > 0)
+
+    def _step_aside(self) -> None:
+        """Leave rank, port and group to a script that distributes itself."""
+        if self._seat.listen_fd is not None:
+            os.close(self._seat.listen_fd)
+        if self._assignment.program.launch == "plain":
+            self._forget_rendezvous()
+
+    def _forget_rendezvous(self) -> None:
+        # Scripts ask `"RANK" in os.environ`; alone, they shall see what plain Python shows.
+        for name in RENDEZVOUS:
+            os.environ.pop(name, None)
+
+    def _device(self) -> str:
+        if self._assignment.plan.device == "cuda":
+            import torch
+
+            if torch.cuda.is_available():
+                return "cuda"
+            self._on_note("planned for GPUs, but torch sees none: computing on the CPU")
+        return "cpu"
+
+    def _on_step(self, record: StepRecord) -> None:
+        self._step = record.step
+        if self._seat.rank == 0:
+            self._events.step(record)
+
+    def _on_note(self, text: str) -> None:
+        if self._seat.rank == 0:
+            self._events.note(text)
+
+
+def _run_to_exit_code(script: Any) -> int:
+    """Run the script; turn `SystemExit` into the exit status that Python would give it."""
+    try:
+        script()
+    except SystemExit as leaving:
+        if leaving.code is None:
+            return 0
+        if isinstance(leaving.code, int):
+            return leaving.code & 0xFF
+        print(leaving.code, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _warm_up() -> None:
+    """Import what every assignment needs, while the engine is still busy."""
+    with contextlib.suppress(ImportError):
+        for name in ("torch", "pydantic", "reparto.runtime._world"):
+            import_module(name)
+
+
+def _take_fd(name: str) -> int | None:
+    value = os.environ.pop(name, None)
+    if value is None:
+        return None
+    os.set_inheritable(int(value), False)  # for what the script may start
+    return int(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""The nouns of reparto: frozen, strict, no torch. Reading this folder is reading the system."""
+
+from reparto.spec._cluster import Cluster, Host, Link
+from reparto.spec._codec import from_json, from_plain, to_json, to_plain
+from reparto.spec._equality import (
+    Divergence,
+    ScalarDistance,
+    StepDistance,
+    TensorDistance,
+    VerifyResult,
+)
+from reparto.spec._job import Job
+from reparto.spec._plan import Message, Plan, Profile, StrategyConfig, Traffic
+from reparto.spec._program import Diagnostic, Finding, Place, Program, SourceFile
+from reparto.spec._run import Assignment, Failure, Options, RunResult, StepRecord
+
+__all__ = [
+    "Assignment",
+    "Cluster",
+    "Diagnostic",
+    "Divergence",
+    "Failure",
+    "Finding",
+    "Host",
+    "Job",
+    "Link",
+    "Message",
+    "Options",
+    "Place",
+    "Plan",
+    "Profile",
+    "Program",
+    "RunResult",
+    "ScalarDistance",
+    "SourceFile",
+    "StepDistance",
+    "StepRecord",
+    "StrategyConfig",
+    "TensorDistance",
+    "Traffic",
+    "VerifyResult",
+    "from_json",
+    "from_plain",
+    "to_json",
+    "to_plain",
+]

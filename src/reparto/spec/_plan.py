@@ -1,0 +1,79 @@
+"""StrategyConfig, Traffic, Profile and Plan: what will be done, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Pattern = Literal["all-reduce", "gather", "broadcast", "push", "pull", "exchange"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyConfig:
+    """A strategy by name with its settings, as they travel; ``strategies`` validates them."""
+
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One recurring communication of a strategy.
+
+    Attributes:
+        pattern: Who talks to whom.
+        size_bytes: Payload that one worker contributes.
+        every: Sent each that many steps.
+        ready_at: When in the step the data is ready, as a fraction of the step.
+        needed_at: When in the step the result is needed.
+    """
+
+    pattern: Pattern
+    size_bytes: int
+    every: int = 1
+    ready_at: float = 0.0
+    needed_at: float = 1.0
+
+
+Traffic = tuple[Message, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What was measured of a script on one worker.
+
+    Attributes:
+        num_parameters: Trainable parameters.
+        gradient_bytes: Bytes of gradient a step.
+        step_s: Seconds a step, by number of samples in the slice.
+        forward_fraction: Share of the step before the backward pass begins.
+    """
+
+    num_parameters: int
+    gradient_bytes: int
+    step_s: Mapping[int, float] = field(default_factory=dict)
+    forward_fraction: float = 1 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run will do: how many workers, where, which strategy, and why.
+
+    Attributes:
+        strategy: The strategy and its settings.
+        num_workers: Workers in all.
+        placement: For each rank the name of its host.
+        threads_per_worker: Threads that each worker computes with.
+        device: What workers compute on.
+        exact: Whether the mathematics of the sequential script is kept.
+        reasons: One line each, for people.
+    """
+
+    strategy: StrategyConfig
+    num_workers: int
+    placement: tuple[str, ...]
+    threads_per_worker: int = 1
+    device: Literal["cpu", "cuda"] = "cpu"
+    exact: bool = True
+    reasons: tuple[str, ...] = ()

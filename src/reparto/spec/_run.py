@@ -1,0 +1,130 @@
+"""Options, Assignment, StepRecord, Failure and RunResult: a run, before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reparto.spec._plan import Plan
+from reparto.spec._program import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How workers run the program, the same on every worker.
+
+    Attributes:
+        steps: Leave after that many steps of the optimizer that steps most often.
+        seed: Seed shared by all workers; scripts that seed themselves override it.
+        shared_draws: Every random draw is the sequential one (``verify``): draws that follow
+            the batch are made for the global batch and sliced.
+        precision: ``float64`` promotes the model and floating inputs (``verify``).
+        record: Folder into which worker 0 writes what ``verify`` compares; empty for none.
+        discard_writes: Keep all file writes in a scratch folder (``verify``, shadow runs).
+        nudge: Move each parameter by that many ulps before the first step (noise floor).
+        sabotage: Break the run on purpose, by name; only tests of ``verify`` set it.
+    """
+
+    steps: int | None = None
+    seed: int = 0
+    shared_draws: bool = False
+    precision: Literal["native", "float64"] = "native"
+    record: str = ""
+    discard_writes: bool = False
+    nudge: int = 0
+    sabotage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """All that one set of workers needs to know; written as JSON, read by each worker."""
+
+    program: Program
+    plan: Plan
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One optimizer step, as worker 0 saw it.
+
+    Attributes:
+        step: Counts from 1.
+        time_s: Seconds since the script began.
+        samples: Samples of the global batch that the step used; 0 if unknown.
+        loss: Global loss of the last backward pass; None where it is not known.
+    """
+
+    step: int
+    time_s: float
+    samples: int
+    loss: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a worker failed: the first failure of a run is the one that is shown.
+
+    Attributes:
+        rank: The worker.
+        host: Where it ran.
+        error: Class name of the exception, or ``Signal``, ``Exit``.
+        message: Its message.
+        traceback: With the user's own files and lines.
+        file: The user's file of the innermost frame of theirs; empty if none.
+        line: Its line; 0 if none.
+        step: The step at which it happened.
+        time_s: Seconds since the epoch, to find the first of several.
+    """
+
+    rank: int
+    host: str
+    error: str
+    message: str
+    traceback: str = ""
+    file: str = ""
+    line: int = 0
+    step: int = 0
+    time_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """How a run ended.
+
+    Attributes:
+        status: ``done``, ``failed`` or ``stopped``.
+        exit_code: The script's own exit code where it left by ``SystemExit``.
+        num_workers: Workers that ran.
+        num_steps: Optimizer steps.
+        num_samples: Samples over all steps.
+        train_s: Seconds from the first step's end to the last step's end.
+        total_s: Seconds from launch to end.
+        startup_s: Seconds from launch to the moment the script began.
+        final_loss: Loss of the last step.
+        bytes_sent: Bytes that worker 0 handed to its group.
+        failure: The first failure.
+        notes: What the runtime has to tell (order of random draws, operations gathered, ...).
+        outputs: Files that the script wrote, relative to its folder where they lie in it.
+    """
+
+    status: Literal["done", "failed", "stopped"]
+    exit_code: int = 0
+    num_workers: int = 1
+    num_steps: int = 0
+    num_samples: int = 0
+    train_s: float = 0.0
+    total_s: float = 0.0
+    startup_s: float = 0.0
+    final_loss: float | None = None
+    bytes_sent: int = 0
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def samples_per_s(self) -> float:
+        """Throughput after the first step."""
+        if self.num_steps < 2 or self.train_s <= 0:
+            return 0.0
+        return self.num_samples * (self.num_steps - 1) / self.num_steps / self.train_s

@@ -1,0 +1,75 @@
+"""How replicas agree: one file a strategy.
+
+A strategy of your own is a module with a ``Strategy`` subclass that has a nested ``Config``; make
+it known with ``register`` or through the entry-point group ``reparto.strategies``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from reparto.errors import UsageError
+from reparto.spec import StrategyConfig
+from reparto.strategies._all_reduce import AllReduce
+from reparto.strategies._base import Config, ParameterSet, Strategy, grad_of, set_grad
+from reparto.strategies._single import Single
+
+__all__ = [
+    "AllReduce",
+    "Config",
+    "ParameterSet",
+    "Single",
+    "Strategy",
+    "available",
+    "from_spec",
+    "grad_of",
+    "register",
+    "set_grad",
+]
+
+_known: dict[str, type[Config]] = {}
+
+
+def register(config: type[Config]) -> type[Config]:
+    """Make a strategy known under its ``kind``."""
+    _known[config.kind] = config
+    return config
+
+
+register(Single.Config)
+register(AllReduce.Config)
+
+
+def available() -> dict[str, type[Config]]:
+    """Every known strategy, plugins included."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group="reparto.strategies"):
+        if entry.name not in _known:
+            _known[entry.name] = entry.load()
+    return dict(_known)
+
+
+def from_spec(spec: StrategyConfig) -> Config:
+    """The validated settings of a strategy.
+
+    Raises:
+        UsageError: If the kind or a setting is unknown, or a setting has the wrong type.
+    """
+    kinds = available() if spec.kind not in _known else _known
+    if spec.kind not in kinds:
+        raise UsageError(
+            f"unknown strategy {spec.kind!r}", remedy=f"choose one of {', '.join(sorted(kinds))}"
+        )
+    config = kinds[spec.kind]
+    names = {field.name: field for field in dataclasses.fields(config)}
+    settings: dict[str, Any] = {}
+    for name, value in spec.settings.items():
+        if name not in names:
+            raise UsageError(
+                f"strategy {spec.kind!r} has no setting {name!r}",
+                remedy=f"its settings are: {', '.join(sorted(names)) or 'none'}",
+            )
+        settings[name] = value
+    return config(**settings)

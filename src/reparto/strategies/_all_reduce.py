@@ -1,0 +1,146 @@
+"""All-reduce: every worker sums every gradient, in buckets, during the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.spec import Cluster, Message, Profile, Traffic
+from reparto.strategies import _base
+from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._buckets import NUM_RIDERS, Bucket, make_buckets
+
+
+class AllReduce(_base.Strategy):
+    """Sums gradients over all workers, exactly.
+
+    Buckets are filled from the last tensor to the first and sent in that order, each as soon as
+    it and those before it are full. The last bucket waits for ``gradients_needed`` and carries
+    the riders.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(_base.Config):
+        """Settings.
+
+        Attributes:
+            bucket_bytes: Gradients are sent in pieces of about that size.
+        """
+
+        kind: ClassVar[str] = "all-reduce"
+        bucket_bytes: int = 25 * 2**20
+
+        def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
+            """One message a bucket, ready as the backward pass goes on."""
+            count = max(1, -(-profile.gradient_bytes // self.bucket_bytes))
+            begin, span = profile.forward_fraction, 1 - profile.forward_fraction
+            size = profile.gradient_bytes // count
+            return tuple(
+                Message(
+                    pattern="all-reduce", size_bytes=size, ready_at=begin + span * (i + 1) / count
+                )
+                for i in range(count)
+            )
+
+        def build(self, group: Group) -> AllReduce:
+            """The live strategy."""
+            return AllReduce(group, self)
+
+    def __init__(self, group: Group, config: AllReduce.Config) -> None:
+        super().__init__(group)
+        self.config = config
+        self._buckets: dict[str, list[Bucket]] = {}
+        self._slots: dict[str, dict[int, tuple[int, int]]] = {}
+        self._sparse: dict[str, list[int]] = {}
+        self._launched: dict[str, int] = {}
+
+    def start(self, parameters: ParameterSet) -> None:
+        """Fix the buckets; tensors with sparse gradients go on their own."""
+        sparse = [
+            index
+            for index, tensor in enumerate(parameters.tensors)
+            if (grad := grad_of(tensor)) is not None and grad.is_sparse
+        ]
+        dense = [
+            index
+            for index, tensor in enumerate(parameters.tensors)
+            if index not in sparse and tensor.requires_grad
+        ]
+        buckets = make_buckets([parameters.tensors[i] for i in dense], self.config.bucket_bytes)
+        self._buckets[parameters.name] = buckets
+        self._sparse[parameters.name] = sparse
+        self._launched[parameters.name] = 0
+        self._slots[parameters.name] = {
+            dense[position]: (number, slot)
+            for number, bucket in enumerate(buckets)
+            for slot, position in enumerate(bucket.indices)
+        }
+
+    def on_gradient(self, parameters: ParameterSet, index: int) -> None:
+        """Fill the gradient's place; send what is complete, in order."""
+        name = parameters.name
+        found = self._slots[name].get(index)
+        if found is None:
+            return
+        number, slot = found
+        buckets = self._buckets[name]
+        buckets[number].fill(slot)
+        while self._launched[name] < len(buckets) - 1:
+            bucket = buckets[self._launched[name]]
+            if len(bucket.filled) < len(bucket.tensors):
+                return
+            bucket.launch(self.group)
+            self._launched[name] += 1
+
+    def gradients_needed(
+        self, parameters: ParameterSet, riders: Sequence[float]
+    ) -> Sequence[float]:
+        """Send the rest, wait for all, and put the sums on the tensors."""
+        name = parameters.name
+        buckets = self._buckets[name]
+        carries = bool(buckets) and buckets[-1].num_riders == NUM_RIDERS
+        for bucket in buckets[self._launched[name] :]:
+            bucket.launch(self.group, riders if bucket is buckets[-1] and carries else ())
+        self._launched[name] = 0
+        totals: Sequence[float] = ()
+        for bucket in buckets:
+            totals = bucket.finish()
+        for index in self._sparse[name]:
+            self._sum_sparse(parameters.tensors[index])
+        if carries:
+            return totals[: len(riders)]
+        return self._sum_apart(riders)
+
+    def discard(self, parameters: ParameterSet) -> None:
+        """Let what was sent arrive, and drop it."""
+        name = parameters.name
+        for bucket in self._buckets.get(name, []):
+            if bucket.work is not None:
+                bucket.work.wait()
+            bucket.reset()
+        self._launched[name] = 0
+
+    def _sum_apart(self, riders: Sequence[float]) -> Sequence[float]:
+        if not riders:
+            return ()
+        totals: list[float] = self.group.sum(torch.tensor(riders, dtype=torch.float64)).tolist()
+        return totals
+
+    def _sum_sparse(self, tensor: Tensor) -> None:
+        grad = grad_of(tensor)
+        empty = torch.sparse_coo_tensor(size=tensor.shape, dtype=tensor.dtype)
+        grad = (empty if grad is None else grad).coalesce()
+        counts = torch.zeros(self.group.size(), dtype=torch.int64, device=tensor.device)
+        counts[self.group.rank()] = grad.indices().shape[1]
+        rows = self.group.sum(counts).tolist()
+        if not sum(rows):
+            return
+        indices = self.group.gather_rows(grad.indices().t().contiguous(), rows)
+        values = self.group.gather_rows(grad.values().contiguous(), rows)
+        total = torch.sparse_coo_tensor(torch.cat(indices).t(), torch.cat(values), tensor.shape)
+        set_grad(tensor, total.coalesce())

@@ -1,0 +1,133 @@
+"""Strategy: how replicas agree."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.spec import Cluster, Profile, Traffic
+
+T = TypeVar("T")
+
+# The attribute itself, behind whatever the runtime puts in front of ``Tensor.grad``.
+_grad = torch._C.TensorBase.grad
+
+
+def grad_of(tensor: Tensor) -> Tensor | None:
+    """The gradient that lies on a tensor, without telling the runtime that it was read."""
+    found: Tensor | None = _grad.__get__(tensor)  # type: ignore[attr-defined]
+    return found
+
+
+def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
+    """Put a gradient on a tensor, without telling the runtime."""
+    _grad.__set__(tensor, grad)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ABC):
+    """Settings of a strategy: frozen, picklable, readable by the planner.
+
+    Subclasses add their knobs as fields. ``kind`` is the name on the command line.
+    """
+
+    kind: ClassVar[str]
+    exact: ClassVar[bool] = True
+
+    @abstractmethod
+    def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
+        """What one worker sends in a step, without starting a process."""
+
+    @abstractmethod
+    def build(self, group: Group) -> Strategy:
+        """The live strategy for one worker."""
+
+
+class ParameterSet:
+    """Tensors that are updated together: those of one optimizer, or those updated by hand.
+
+    Attributes:
+        name: Stable over workers and runs.
+        tensors: In an order that is the same on every worker.
+    """
+
+    def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
+        self.name = name
+        self.tensors = list(tensors)
+
+
+class Strategy(ABC):
+    """How replicas agree; one object a worker, for the whole run.
+
+    Call order, on every worker alike::
+
+        start(parameters)                   once for each set, and again when it has grown
+          on_gradient(parameters, index)    in a backward pass that is the last before a reader
+          gradients_needed(parameters, …)   before the first reader (clip, unscale, step, you)
+          discard(parameters)               instead, when the script zeroed them unread
+          step(parameters, local_step)      a strategy may replace the local step
+          after_step(parameters)            also when GradScaler skipped the step
+        regroup(group)                      when membership changed
+        finish()                            once
+
+    Gradients arrive as each worker's term of the global gradient: they are to be *summed*. The
+    runtime has weighted them. Threads: ``on_gradient`` may come from autograd's thread, never
+    two at once. Ownership: the strategy may replace the tensors on ``.grad``.
+
+    Raises:
+        RuntimeError: When a peer is gone.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    def start(self, parameters: ParameterSet) -> None:
+        """Learn of a set of parameters; buckets are fixed here."""
+
+    def on_gradient(self, parameters: ParameterSet, index: int) -> None:
+        """A gradient is complete and the backward pass goes on; sending may start."""
+
+    @abstractmethod
+    def gradients_needed(
+        self, parameters: ParameterSet, riders: Sequence[float]
+    ) -> Sequence[float]:
+        """Put the global gradient on every tensor.
+
+        Args:
+            parameters: Whose gradients.
+            riders: Numbers that travel along.
+
+        Returns:
+            The riders summed over workers.
+        """
+
+    def discard(self, parameters: ParameterSet) -> None:
+        """The gradients were zeroed unread; forget what was started."""
+
+    def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
+        """Run the optimizer's step, or replace it."""
+        return local_step()
+
+    def after_step(self, parameters: ParameterSet) -> None:
+        """The step is over."""
+
+    def regroup(self, group: Group) -> None:
+        """Go on with other members."""
+        self.group = group
+
+    def finish(self) -> None:
+        """The script has ended."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """State for a checkpoint; collective."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> Self:
+        """Take up a state; collective."""
+        return self

@@ -1,0 +1,255 @@
+"""The proof: a script runs alone and shared out from the same seed, and every step is compared.
+
+    train.py ──────────────► one worker   ──► record A ─┐
+       └── convert ────────► N workers    ──► record B ─┼─ _compare ─► _judge ─► VerifyResult
+       (only if in doubt)    one worker,                │              _explain
+                             moved by 1 ulp ─► noise ───┘
+
+Both sides run in float64, where rounding is far below any mistake. A script that cannot run so is
+compared in its own precision, against what rounding alone does to it. Each side has a scratch copy
+of the script's folder of its own.
+
+For tests only: ``REPARTO_SABOTAGE`` in the environment breaks the shared-out side on purpose
+(``sum-for-mean``, ``doubled-sample``, ``dropped-sample``, ``missing-reduction``,
+``stale-batchnorm``), to see that each is caught.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from reparto import api, engines
+from reparto.convert import Refused, Unchanged
+from reparto.errors import RefusedError, UsageError
+from reparto.spec import Divergence, Job, Options, Plan, Program, VerifyResult
+from reparto.verify._sides import Progress, Side, run_side
+
+if TYPE_CHECKING:
+    from reparto.verify._compare import Distances
+    from reparto.verify._judge import Judgement
+
+__all__ = ["verify"]
+
+FLOAT32_TOLERANCE = 1e-5
+SABOTAGE_VARIABLE = "REPARTO_SABOTAGE"
+
+Precision = Literal["float64", "float32"]
+
+
+def verify(
+    script: str | Path,
+    args: Sequence[str] = (),
+    *,
+    workers: int = 2,
+    steps: int = 20,
+    tolerance: float = 1e-7,
+    precision: Precision | None = None,
+    seed: int = 0,
+    keep: str | Path | None = None,
+    on_progress: Progress | None = None,
+) -> VerifyResult:
+    """Compare a script with itself shared out, at every step.
+
+    Args:
+        script: The script.
+        args: The script's own arguments.
+        workers: Of the shared-out side. With one, the two have to agree to the last bit.
+        steps: Compare so many steps.
+        tolerance: The largest distance of two equal runs in float64; in float32 at least 1e-5.
+        precision: None for float64 where the script can, float32 (its own) where it cannot.
+        seed: Of both sides; a script that seeds itself overrides it.
+        keep: Keep records, outputs and copies in this folder, which must be new or empty.
+        on_progress: Is told the side and its step.
+
+    Returns:
+        The distances, and where they are too large what that may mean.
+
+    Raises:
+        UsageError: If there is no such script, or an argument makes no sense.
+        RefusedError: If the script cannot be shared out exactly.
+        ScriptError: If the script fails, on either side.
+
+    Example:
+        >>> verify("train.py", ["--epochs", "1"]).verdict  # doctest: +SKIP
+        'equal'
+    """
+    if workers < 1 or steps < 1 or tolerance < 0:
+        raise UsageError("at least one worker and one step are needed, and no tolerance below 0")
+    found = api.convert(script, args)
+    if isinstance(found, Refused):
+        raise refusal(found.program)
+    if isinstance(found, Unchanged):
+        return VerifyResult(
+            script=found.program.script,
+            verdict="unchanged",
+            num_workers=workers,
+            seed=seed,
+            notes=(found.reason,),
+        )
+    with ExitStack() as stack:
+        folder = Path(keep) if keep is not None else Path(tempfile.mkdtemp(prefix="reparto-"))
+        if keep is None:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} is not an empty folder", remedy="name another for --keep")
+        proof = _Proof(
+            program=found.program,
+            workers=workers,
+            options=Options(steps=steps, seed=seed, shared_draws=True),
+            tolerance=tolerance if workers > 1 else 0.0,
+            folder=folder.absolute(),
+            on_progress=on_progress or (lambda side, step: None),
+        )
+        return proof.run(precision)
+
+
+def refusal(program: Program) -> RefusedError:
+    """The error for a script that cannot be shared out, with every reason."""
+    reasons = [
+        f"{found.place}: {found.code} {found.reason}"
+        + (f"\n    → {found.remedy}" if found.remedy else "")
+        for found in program.diagnostics
+        if found.severity == "error"
+    ]
+    return RefusedError("\n".join([f"{program.script} cannot be shared out exactly", *reasons]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Proof:
+    program: Program
+    workers: int
+    options: Options
+    tolerance: float
+    folder: Path
+    on_progress: Progress
+
+    def run(self, precision: Precision | None) -> VerifyResult:
+        sequential, precision, notes = self._sequential(precision)
+        shared = self._side(
+            f"shared out over {self.workers} worker{'s' * (self.workers > 1)}",
+            "shared",
+            precision,
+            workers=self.workers,
+            sabotage=os.environ.get(SABOTAGE_VARIABLE, ""),
+        )
+        if shared.failed:
+            raise shared.error("the script runs alone, but fails when shared out")
+        return self._result(sequential, shared, precision, notes)
+
+    def _sequential(self, precision: Precision | None) -> tuple[Side, Precision, list[str]]:
+        side = self._side("sequential", "sequential", precision or "float64")
+        if not side.failed:
+            return side, precision or "float64", []
+        if precision is not None:
+            raise side.error("the script fails by itself")
+        native = self._side("sequential, in its own precision", "native", "float32")
+        if native.failed:
+            raise native.error("the script fails by itself")
+        note = f"compared in the script's own precision: in float64 it fails ({side.reason()})"
+        return native, "float32", [note]
+
+    def _result(
+        self, sequential: Side, shared: Side, precision: Precision, notes: list[str]
+    ) -> VerifyResult:
+        from reparto.verify._compare import compare  # brings torch
+        from reparto.verify._explain import explain
+        from reparto.verify._judge import judge
+
+        ours, theirs = sequential.record(), shared.record()
+        distances = compare(ours, theirs, precision)
+        tolerance = self.tolerance
+        if precision == "float32" and self.workers > 1:
+            tolerance = max(tolerance, FLOAT32_TOLERANCE)
+        judgement = judge(distances, tolerance)
+        if self.workers > 1 and judgement.may_be_noise(precision):
+            judgement = judge(distances, tolerance, self._noise(sequential, precision))
+        divergence: Divergence | None = None
+        verdict: Literal["equal", "unequal", "unproven"] = "equal"
+        if judgement.excesses:
+            verdict, divergence = (
+                "unequal",
+                explain(judgement.excesses, ours, theirs, self.workers),
+            )
+        elif not judgement.gradients:
+            verdict = "unproven"
+            divergence = Divergence(
+                place="the whole script", what="it made no optimizer step", hint=""
+            )
+        return VerifyResult(
+            script=self.program.script,
+            verdict=verdict,
+            num_workers=self.workers,
+            num_steps=len(judgement.gradients),
+            precision=precision,
+            tolerance=tolerance,
+            seed=self.options.seed,
+            gradients=judgement.gradients,
+            losses=judgement.losses,
+            values=judgement.values,
+            tensors=judgement.tensors,
+            divergence=divergence,
+            notes=(*notes, *_notes(judgement, distances), *shared.result.notes, *shared.linked),
+            sequential_s=sequential.result.total_s,
+            shared_s=shared.result.total_s,
+        )
+
+    def _noise(self, sequential: Side, precision: Precision) -> Distances | None:
+        from reparto.verify._compare import compare
+
+        moved = self._side("sequential, moved by one ulp", "moved", precision, nudge=1)
+        return None if moved.failed else compare(sequential.record(), moved.record(), precision)
+
+    def _side(
+        self,
+        name: str,
+        folder: str,
+        precision: Precision,
+        *,
+        workers: int | None = None,
+        nudge: int = 0,
+        sabotage: str = "",
+    ) -> Side:
+        program = self.program if workers is not None else _unconverted(self.program)
+        options = replace(
+            self.options,
+            precision="float64" if precision == "float64" else "native",
+            nudge=nudge,
+            sabotage=sabotage,
+        )
+        place = self.folder / folder
+        place.mkdir(parents=True)
+        return run_side(
+            name, program, _plan(program, workers or 1), options, place, self.on_progress
+        )
+
+
+def _plan(program: Program, workers: int) -> Plan:
+    job = Job(script=program.script, workers=workers)
+    return api.plan_run(job, engines.build("local").cluster(), program)
+
+
+def _unconverted(program: Program) -> Program:
+    files = tuple(replace(file, converted=file.original) for file in program.files)
+    return replace(program, files=files)
+
+
+def _notes(judgement: Judgement, distances: Distances) -> list[str]:
+    from reparto.verify._judge import NOISE_FACTOR, summarised
+
+    notes = []
+    if judgement.excused:
+        notes.append(
+            f"rounding alone moves {summarised(judgement.excused)} beyond the tolerance (seen in "
+            "the sequential script with every parameter moved by one ulp): "
+            f"held against {NOISE_FACTOR:.0f} × that"
+        )
+    if distances.nan_at is not None:
+        notes.append("both sides turn to NaN alike: what follows proves little")
+    return notes

@@ -1,0 +1,164 @@
+"""`reparto run`: what it prints, what it leaves, how it exits."""
+
+import json
+import os
+
+import pytest
+
+
+def test_training_over_two_workers_prints_what_was_found_planned_and_done(cli, train):
+    done = cli.run("run", "--workers", 2, "--no-probe", train)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["epoch", "0"],
+        ["epoch", "1"],
+    ]
+    for words in ("loader", "DataLoader", "all-reduce", "2 workers", "done after", "16 steps"):
+        assert words in done.stderr
+    assert cli.running() == []
+
+
+def test_one_worker_prints_bit_for_bit_what_plain_python_prints(cli):
+    script = cli.write(
+        "import torch\n"
+        "from torch import nn\n"
+        "torch.manual_seed(3)\n"
+        "model = nn.Linear(64, 64)\n"
+        "optimizer = torch.optim.Adam(model.parameters())\n"
+        "for step in range(20):\n"
+        "    loss = model(torch.randn(32, 64)).pow(2).mean()\n"
+        "    optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
+        "print(loss.item().hex(), sum(p.double().sum() for p in model.parameters()).item().hex())\n"
+    )
+    shared = cli.run("run", "--workers", 1, script)
+    assert shared.returncode == 0, shared.stderr
+    assert shared.stdout == cli.python(script).stdout
+
+
+def test_arguments_after_the_script_are_its_own(cli):
+    script = cli.write("import sys, torch\nprint(sys.argv[1:])\n")
+    single = ("run", "--strategy", "single")
+    assert cli.run(*single, script, "--workers", 3).stdout == "['--workers', '3']\n"
+    assert cli.run(*single, "--", script, "--json", "-").stdout == "['--json', '-']\n"
+    assert cli.run(*single, script, "--", "-h").stdout == "['-h']\n"
+
+
+def test_script_sees_itself_as_with_plain_python(cli):
+    cli.write("NAME = __name__", "sub/near.py")
+    script = cli.write(
+        "import os, sys\nimport near\n"
+        "print(__name__, __file__, sys.argv, sys.path[0], os.getcwd(), near.NAME)\n"
+        "print('RANK' in os.environ, __spec__, sys.modules['__main__'].near is near)\n",
+        "sub/train.py",
+    )
+    shared = cli.run("run", "--strategy", "single", script)
+    assert shared.stdout == cli.python(script).stdout, shared.stderr
+
+
+def test_json_on_standard_output_is_alone_there(cli, train):
+    done = cli.run("run", "--workers", 2, "--no-probe", "--json", "-", train)
+    document = json.loads(done.stdout)
+    assert document["status"] == "done"
+    assert document["plan"]["num_workers"] == 2
+    assert document["result"]["num_steps"] == 16
+    assert {finding["kind"] for finding in document["findings"]} >= {"loader", "model", "loop"}
+    assert "epoch 1" in done.stderr
+
+
+def test_files_that_the_script_writes_are_told_and_written_once(cli, train):
+    with train.open("a") as file:
+        file.write('torch.save(model.state_dict(), "out/model.pt")\n')
+        file.write('open("log.txt", "a").write("line\\n")\n')
+    (cli.folder / "out").mkdir()
+    done = cli.run("run", "--workers", 2, "--no-probe", train)
+    assert done.returncode == 0, done.stderr
+    assert "out/model.pt" in done.stderr
+    assert (cli.folder / "log.txt").read_text() == "line\n"
+
+
+def test_steps_leaves_after_so_many(cli, train):
+    done = cli.run("run", "--workers", 2, "--no-probe", "--steps", 3, "--json", "-", train)
+    assert json.loads(done.stdout)["result"]["num_steps"] == 3
+
+
+def test_dry_run_shows_commands_and_starts_nothing(cli, train):
+    done = cli.run("run", "--workers", 3, "--dry-run", "--json", "-", train)
+    assert done.returncode == 0
+    assert "epoch" not in done.stderr
+    assert "RANK=2" in done.stderr
+    document = json.loads(done.stdout)
+    assert document["status"] == "planned"
+    assert [worker["env"]["RANK"] for worker in document["launch"]["workers"]] == ["0", "1", "2"]
+
+
+def test_more_workers_than_cores_are_told_not_refused(cli, train):
+    many = len(os.sched_getaffinity(0)) + 1
+    done = cli.run("run", "--workers", many, "--dry-run", train)
+    assert done.returncode == 0
+    assert "they take turns" in done.stderr
+
+
+def test_missing_file_is_bad_usage(cli):
+    done = cli.run("run", "nothing.py")
+    assert done.returncode == 2
+    assert "nothing.py" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--workers", "0"], ["--set", "x"], ["--engine", "none"]])
+def test_nonsense_is_bad_usage(cli, train, arguments):
+    assert cli.run("run", *arguments, train).returncode == 2
+
+
+def test_syntax_error_is_refused_with_its_line(cli):
+    script = cli.write("import torch\nfor x in\n    pass\n")
+    done = cli.run("run", script)
+    assert done.returncode == 3
+    assert "train.py:2" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert cli.running() == []
+
+
+def test_script_without_a_training_loop_is_refused(cli):
+    script = cli.write("import torch\nprint(torch.zeros(2).sum().item())\n")
+    done = cli.run("run", script)
+    assert done.returncode == 3
+    assert "--strategy single" in done.stderr
+
+
+def test_refused_script_runs_on_one_worker_if_the_user_agrees(cli):
+    script = cli.write("import torch\nprint(torch.zeros(2).sum().item())\n")
+    done = cli.run("run", "--strategy", "single", script)
+    assert (done.returncode, done.stdout) == (0, "0.0\n")
+
+
+def test_script_that_distributes_itself_is_launched_as_torchrun_would(cli):
+    script = cli.write(
+        "import os\nimport torch\nimport torch.distributed as dist\n"
+        "from torch.nn.parallel import DistributedDataParallel\n"
+        'dist.init_process_group("gloo")\n'
+        "model = DistributedDataParallel(torch.nn.Linear(2, 1))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(3):\n"
+        "    optimizer.zero_grad()\n"
+        "    model(torch.ones(4, 2)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "if dist.get_rank() == 0:\n"
+        '    print("world", dist.get_world_size(), dist.is_torchelastic_launched())\n'
+        "dist.destroy_process_group()\n"
+    )
+    done = cli.run("run", "--workers", 2, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "world 2 True\n"
+
+
+def test_parent_imports_neither_torch_nor_pydantic(cli, train):
+    cli.write(
+        "import sys\nfrom reparto.cli import main\n"
+        f"status = main(['run', '--workers', '2', '--no-probe', {str(train)!r}])\n"
+        "heavy = [n for n in ('torch', 'pydantic', 'numpy') if n in sys.modules]\n"
+        "assert (status, heavy) == (0, []), (status, heavy)\n",
+        "parent.py",
+    )
+    done = cli.python("parent.py")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,115 @@
+"""Shared by the tests that run the command `reparto` as people do: in a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+TRAIN = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(2):
+    for x, y in loader:
+        loss = ((model(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("epoch", epoch, f"{loss.item():.6f}")
+"""
+
+
+class Cli:
+    """The command, in a folder of its own; all that it starts carries a mark."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.mark = f"REPARTO_TEST_MARK={uuid.uuid4().hex}"
+        name, _, value = self.mark.partition("=")
+        cache = folder.with_name(folder.name + "-cache")
+        self.env = {**os.environ, name: value, "XDG_CACHE_HOME": str(cache)}
+
+    def write(self, text, name="train.py"):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def start(self, *args, **kwargs):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
+        return subprocess.Popen(
+            [sys.executable, "-m", "reparto", *map(str, args)],
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            **pipes,
+        )
+
+    def run(self, *args):
+        process = self.start(*args)
+        try:
+            out, err = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def python(self, *args):
+        """The same script by plain Python."""
+        return subprocess.run(
+            [sys.executable, *map(str, args)],
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            capture_output=True,
+            timeout=60,
+        )
+
+    def running(self):
+        """The processes that carry the mark."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                marked = self.mark.encode() in (path / "environ").read_bytes().split(b"\0")
+                state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:  # ended meanwhile
+                continue
+            if marked and state != "Z":
+                found.append(int(path.name))
+        return found
+
+    def seconds_until_gone(self, limit_s=10.0):
+        """How long it takes until nothing runs that carries the mark."""
+        begin = time.monotonic()
+        while self.running():
+            assert time.monotonic() - begin < limit_s, self.running()
+            time.sleep(0.02)
+        return time.monotonic() - begin
+
+
+@pytest.fixture
+def cli(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    cli = Cli(folder)
+    yield cli
+    for pid in cli.running():  # a test that failed leaves nothing for the next one
+        os.kill(pid, 9)
+
+
+@pytest.fixture
+def train(cli):
+    """A small training script of 16 steps, in the folder of `cli`."""
+    return cli.write(TRAIN)

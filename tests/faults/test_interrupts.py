@@ -1,0 +1,89 @@
+"""Ctrl-C, SIGTERM and the death of the parent: all workers gone within three seconds."""
+
+import signal
+import time
+
+import pytest
+
+ENDLESS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True{extra})
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(1_000_000):
+    for x, y in loader:
+        loss = ((model(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("epoch", epoch, flush=True)
+"""
+
+
+def start(cli, *options, extra=""):
+    """Start an endless run; return it once it trains."""
+    script = cli.write(ENDLESS.format(extra=extra))
+    process = cli.start("run", "--workers", 2, "--no-probe", *options, script)
+    for line in process.stdout:
+        if line.startswith("epoch 1"):
+            return process
+    raise AssertionError(process.stderr.read())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_request_to_stop_leaves_nothing_within_three_seconds(cli, number):
+    process = start(cli)
+    begin = time.monotonic()
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=30)
+    assert cli.running() == []
+    assert time.monotonic() - begin < 3
+    assert process.returncode == 130
+    assert "stopped after" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_stop_takes_the_children_of_loaders_along(cli):
+    process = start(cli, extra=", num_workers=2, persistent_workers=True")
+    assert len(cli.running()) >= 7  # the command, two workers, two children of each
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert cli.seconds_until_gone() < 1
+
+
+def test_workers_die_with_a_parent_that_is_killed(cli):
+    process = start(cli, extra=", num_workers=2, persistent_workers=True")
+    process.kill()
+    process.wait()
+    assert cli.seconds_until_gone() < 3
+
+
+def test_result_says_stopped(cli):
+    import json
+
+    report = cli.folder / "result.json"
+    process = start(cli, "--json", report)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    result = json.loads(report.read_text())["result"]
+    assert result["status"] == "stopped"
+    assert result["num_steps"] > 0
+
+
+def test_script_that_ignores_the_request_is_killed(cli):
+    script = cli.write(
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + ENDLESS.format(extra="")
+    )
+    process = cli.start("run", "--workers", 2, "--no-probe", script)
+    for line in process.stdout:
+        if line.startswith("epoch 1"):
+            break
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert cli.running() == []
+    assert time.monotonic() - begin < 3
