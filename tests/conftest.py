@@ -60,7 +60,7 @@ class Cli:
     def run(self, *args):
         process = self.start(*args)
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=100)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -74,7 +74,7 @@ class Cli:
             env=self.env,
             text=True,
             capture_output=True,
-            timeout=60,
+            timeout=100,
         )
 
     def running(self):

@@ -32,11 +32,11 @@ class Finding:
 
     Attributes:
         verdict: ``unknown`` where it came to no answer.
-        text: What people should read; empty if all is well.
+        text: For people, in a line.
     """
 
     verdict: Literal["equal", "unequal", "unknown"]
-    text: str = ""
+    text: str
 
 
 class Probe:
@@ -131,7 +131,7 @@ def read_finding(status: int | None, report: Path) -> Finding:
     if found.get("verdict") == "unequal":
         return Finding(verdict="unequal", text=_what_differs(found))
     if found.get("verdict") == "equal":
-        return Finding(verdict="equal")
+        return Finding(verdict="equal", text="checked beside the run: the first step is equal")
     return _unknown(f"it ended with status {status}")
 
 

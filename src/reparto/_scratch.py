@@ -104,7 +104,8 @@ def scratch_copy(root: Path, script: str, cwd: str) -> ScratchCopy:
 class _Copier:
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._claimed: set[str] = set()  # folders that must be real: something is copied in them
+        self._folders: set[str] = set()
+        self._claimed: set[str] = set()  # those and all above: they must be real, not links
         self._done: set[str] = set()
         self._num_files = 0
         self._num_bytes = 0
@@ -114,6 +115,7 @@ class _Copier:
 
     def claim(self, folder: str) -> None:
         path = Path(folder)
+        self._folders.add(folder)
         self._claimed.update(str(parent) for parent in (path, *path.parents))
         self._at(folder).mkdir(parents=True, exist_ok=True)
 
@@ -177,7 +179,7 @@ class _Copier:
                 self._link(entry.path)
                 return
             target = os.path.realpath(entry.path)
-            if entry.is_symlink() and os.path.dirname(target) in self._claimed:
+            if entry.is_symlink() and os.path.dirname(target) in self._folders:
                 self._at(entry.path).symlink_to(self._at(target))
             else:
                 shutil.copy2(entry.path, self._at(entry.path))

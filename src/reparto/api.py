@@ -23,17 +23,19 @@ from reparto.engines import Engine, Interrupts, Launch, Run
 from reparto.errors import RefusedError, UsageError
 from reparto.measure import files_written_since
 from reparto.plan import plan_run
-from reparto.runtime._events import Event, Note, Step
 from reparto.spec import (
     Assignment,
     Cluster,
+    Event,
     Failure,
     Job,
+    Note,
     Options,
     Plan,
     Program,
     RunResult,
     SourceFile,
+    Step,
 )
 
 if TYPE_CHECKING:
@@ -154,7 +156,7 @@ def execute(
 
 def _watch(workers: Run, watcher: Watcher, probe: Probe | None) -> RunResult:
     """Look on until the run has ended; stop it on request, or if the probe says so."""
-    unequal: Finding | None = None
+    finding: Finding | None = None
     with Interrupts() as interrupts, ExitStack() as stack:
         if probe is not None:
             stack.callback(probe.end)
@@ -165,20 +167,21 @@ def _watch(workers: Run, watcher: Watcher, probe: Probe | None) -> RunResult:
                     probe.begin()
             if interrupts.num_seen > 0:
                 workers.stop(now=interrupts.num_seen > 1)
-            if probe is not None and (finding := probe.poll()) is not None:
+            if probe is not None and finding is None and (finding := probe.poll()) is not None:
                 if finding.verdict == "unequal":
-                    unequal = finding
                     workers.stop()
-                elif finding.text:
+                else:
                     watcher.event(Note(rank=0, text=finding.text))
-    return workers.result if unequal is None else _unequal(workers.result, unequal)
+    return workers.result if finding is None else _with_finding(workers.result, finding)
 
 
 def _is_under_way(event: Event) -> bool:
     return isinstance(event, Step) and event.record.step >= AFTER_STEP
 
 
-def _unequal(result: RunResult, finding: Finding) -> RunResult:
+def _with_finding(result: RunResult, finding: Finding) -> RunResult:
+    if finding.verdict != "unequal":
+        return dataclasses.replace(result, notes=(*result.notes, finding.text))
     failure = Failure(rank=0, host="", error="UnequalError", message=finding.text, step=1)
     return dataclasses.replace(result, status="failed", failure=failure)
 

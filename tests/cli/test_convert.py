@@ -26,7 +26,8 @@ def test_folder_takes_all_files_of_a_program(cli):
         "engine.py",
     )
     script = cli.write(
-        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "import torch\nfrom torch import nn\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n"
         "from engine import train_one\n"
         "loader = DataLoader(TensorDataset(torch.randn(8, 2), torch.randn(8, 1)), batch_size=4)\n"
         "model = nn.Linear(2, 1)\n"

@@ -15,11 +15,11 @@ Convert = Callable[..., Result]
 
 @pytest.fixture
 def convert_text(tmp_path: Path) -> Convert:
-    """Convert a script given as text; keyword arguments are further modules by name."""
+    """Convert a script given as text; further files by their paths beside it."""
 
-    def run(script: str, **modules: str) -> Result:
-        for name, text in modules.items():
-            path = tmp_path.joinpath(*name.split("__")).with_suffix(".py")
+    def run(script: str, files: dict[str, str] | None = None) -> Result:
+        for name, text in (files or {}).items():
+            path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(textwrap.dedent(text))
         path = tmp_path / "train.py"

@@ -14,16 +14,36 @@ for x, y in loader:
 """
 
 
-@pytest.mark.parametrize(
-    ("imports", "loader", "optimizer", "model"),
-    [
-        ("import torch", "torch.utils.data.DataLoader", "torch.optim.SGD", "torch.nn.Linear"),
-        ("import torch.utils.data as td, torch", "td.DataLoader", "torch.optim.SGD", "torch.nn.Linear"),
-        ("from torch.utils.data import DataLoader as DL\nfrom torch import nn, optim", "DL", "optim.SGD", "nn.Linear"),
-        ("from torch.utils import data\nfrom torch.optim import Adam\nimport torch.nn as nn", "data.DataLoader", "Adam", "nn.Linear"),
-        ("from torch.utils.data import *\nfrom torch.optim import *\nfrom torch.nn import *", "DataLoader", "SGD", "Linear"),
-    ],
-)  # fmt: skip
+ALIASES = [
+    ("import torch", "torch.utils.data.DataLoader", "torch.optim.SGD", "torch.nn.Linear"),
+    (
+        "import torch.utils.data as td, torch",
+        "td.DataLoader",
+        "torch.optim.SGD",
+        "torch.nn.Linear",
+    ),
+    (
+        "from torch.utils.data import DataLoader as DL\nfrom torch import nn, optim",
+        "DL",
+        "optim.SGD",
+        "nn.Linear",
+    ),
+    (
+        "from torch.utils import data\nfrom torch.optim import Adam\nimport torch.nn as nn",
+        "data.DataLoader",
+        "Adam",
+        "nn.Linear",
+    ),
+    (
+        "from torch.utils.data import *\nfrom torch.optim import *\nfrom torch.nn import *",
+        "DataLoader",
+        "SGD",
+        "Linear",
+    ),
+]
+
+
+@pytest.mark.parametrize(("imports", "loader", "optimizer", "model"), ALIASES)
 def test_aliases_are_followed(imports, loader, optimizer, model, convert_text) -> None:
     script = (
         f"{imports}\nloader = {loader}(data_set, 4)\nmodel = {model}(1, 1)\n"
@@ -48,25 +68,26 @@ def test_own_modules_are_followed_and_rewritten(convert_text) -> None:
         model = Net()
         training.fit(model, parts.data.loaders())
         """,
-        parts____init__="",
-        parts__nets="""
+        {
+            "parts/__init__.py": "",
+            "parts/nets.py": """
         from .base import Base
         class Net(Base):
             pass
         """,
-        parts__base="""
+            "parts/base.py": """
         from torch import nn
         class Base(nn.Module):
             def __init__(self):
                 super().__init__()
                 self.layer = nn.Linear(1, 1)
         """,
-        parts__data="""
+            "parts/data.py": """
         from torch.utils.data import DataLoader
         def loaders():
             return DataLoader([1], 4)
         """,
-        parts__loop="""
+            "parts/loop.py": """
         import torch
         def one_epoch(model, loader, opt):
             for x in loader:
@@ -77,6 +98,7 @@ def test_own_modules_are_followed_and_rewritten(convert_text) -> None:
             for epoch in range(3):
                 one_epoch(model, loader, opt)
         """,
+        },
     )
     assert isinstance(result, Converted)
     files = {file.module: file for file in result.program.files}
@@ -139,3 +161,30 @@ def test_unknown_factory_is_a_model_by_its_use(convert_text) -> None:
         """
     )
     assert "net = reparto.prepare(somelib.make_net(3))" in result.program.files[0].converted
+
+
+def test_what_a_module_does_only_as_a_script_is_left_alone(convert_text) -> None:
+    result = convert_text(
+        """
+        import torch
+        from torch.utils.data import DataLoader
+        from net import Net
+        model = Net()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        for x in DataLoader([1], 4):
+            model(x).sum().backward()
+            opt.step()
+        """,
+        {
+            "net.py": """
+        import torch
+        class Net(torch.nn.Module):
+            pass
+        if __name__ == "__main__":
+            net = Net()
+            net.train()
+        """
+        },
+    )
+    assert isinstance(result, Converted)
+    assert not result.program.files[1].changed

@@ -204,7 +204,7 @@ def test_loader_of_single_samples_is_warned_about(convert_text) -> None:
 
 
 def test_syntax_error_in_a_followed_module_is_told_there(convert_text) -> None:
-    result = convert_text("import helper\n", helper="def f(:\n    pass\n")
+    result = convert_text("import helper\n", {"helper.py": "def f(:\n    pass\n"})
     assert isinstance(result, Refused)
     (error,) = result.program.diagnostics
     assert error.place.file.endswith("helper.py") and error.place.line == 1
@@ -215,7 +215,9 @@ def test_missing_script_is_a_usage_error(tmp_path) -> None:
         convert(tmp_path / "nowhere.py")
 
 
-@pytest.mark.parametrize("raw", [b"\x00", b"\xff\xfe", b"", b"# -*- coding: latin-1 -*-\n# \xe9\n"])
+@pytest.mark.parametrize(
+    "raw", [b"\x00", b"\xff\xfe", b"", b"# -*- coding: latin-1 -*-\n# \xe9\n"]
+)
 def test_odd_bytes_never_raise(raw: bytes, tmp_path) -> None:
     path = tmp_path / "train.py"
     path.write_bytes(raw)

@@ -36,12 +36,10 @@ for x, y in loader:
 CASES: dict[str, tuple[str, str]] = {
     "a loader, a model, an optimizer": (
         "loader = DataLoader(TensorDataset(X, Y), batch_size=10)\n" + MODEL + TRAIN,
-        """\
-        loader = reparto.prepare(DataLoader(TensorDataset(X, Y), batch_size=10))
-        model = reparto.prepare(nn.Linear(8, 1))
-        opt = reparto.prepare(optim.SGD(model.parameters(), lr=0.1))
-        loss_fn = nn.MSELoss()
-        """,
+        "loader = reparto.prepare(DataLoader(TensorDataset(X, Y), batch_size=10))\n"
+        "model = reparto.prepare(nn.Linear(8, 1))\n"
+        "opt = reparto.prepare(optim.SGD(model.parameters(), lr=0.1))\n"
+        "loss_fn = nn.MSELoss()\n",
     ),
     "a loader in the head of the loop": (
         MODEL + TRAIN.replace("in loader", "in DataLoader(TensorDataset(X, Y), 10)"),
@@ -51,7 +49,7 @@ CASES: dict[str, tuple[str, str]] = {
         MODEL
         + "while True:\n"
         + "    x, y = next(iter(DataLoader(TensorDataset(X, Y), 10)))\n"
-        + textwrap.indent("\n".join(TRAIN.splitlines()[1:]), ""),
+        + "\n".join(TRAIN.splitlines()[1:]),
         "    x, y = next(iter(reparto.prepare(DataLoader(TensorDataset(X, Y), 10))))\n"
         "    loss = loss_fn(model(x), y)",
     ),
@@ -67,7 +65,6 @@ CASES: dict[str, tuple[str, str]] = {
         "loader = DataLoader(TensorDataset(X, Y), 10)\n"
         + MODEL.replace("nn.Linear(8, 1)", "torch.compile(build().to('cpu'))")
         + TRAIN,
-        "    return nn.Sequential(nn.Linear(8, 1))\n"
         "model = reparto.prepare(torch.compile(build().to('cpu')))",
     ),
     "several models in one statement": (
@@ -207,7 +204,7 @@ def test_shape_is_rewritten(name: str, convert_text) -> None:
     assert isinstance(result, Converted), result.program.diagnostics
     converted = result.program.files[0].converted
     compile(converted, "train.py", "exec")
-    assert textwrap.dedent(after) in converted
+    assert after in converted
 
 
 def test_generator_is_wrapped_in_the_head_of_the_loop(convert_text) -> None:

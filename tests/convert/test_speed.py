@@ -46,7 +46,7 @@ def test_500_lines_convert_within_a_second(tmp_path: Path) -> None:
         "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
         "from torch.utils.data import DataLoader, TensorDataset\n"
     )
-    script.write_text(head + "".join(PART.replace("{i}", str(i)) for i in range(15)))
+    script.write_text(head + "".join(PART.replace("{i}", str(i)) for i in range(17)))
     assert script.read_text().count("\n") >= 500
     code = (
         "import sys, time; from pathlib import Path; start = time.process_time();"

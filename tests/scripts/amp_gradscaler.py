@@ -7,16 +7,16 @@ torch.manual_seed(16)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 amp_dtype = torch.float16 if device == "cuda" else torch.bfloat16
 
-x = torch.randn(171, 24)
-y = (x @ torch.randn(24, 6)).argmax(1)
-loader = DataLoader(TensorDataset(x, y), batch_size=26, shuffle=True)
+x = torch.randn(171, 10)
+y = (x @ torch.randn(10, 5)).argmax(1)
+loader = DataLoader(TensorDataset(x, y), batch_size=13, shuffle=True)
 
-net = nn.Sequential(nn.Linear(24, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 6)).to(device)
+net = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 5)).to(device)
 opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 loss_fn = nn.CrossEntropyLoss()
 scaler = torch.amp.GradScaler(device, init_scale=1024.0)
 
-for epoch in range(5):
+for epoch in range(4):
     running = 0.0
     for input, target in loader:
         input, target = input.to(device), target.to(device)

@@ -55,7 +55,7 @@ def run():
     torch.manual_seed(5)
     train_loader = DataLoader(Parity(222), batch_size=32, shuffle=True)
     valid_loader = DataLoader(Parity(75), batch_size=32)
-    model = nn.Sequential(nn.Linear(5, 48), nn.GELU(), nn.Linear(48, 1)).to(DEVICE)
+    model = nn.Sequential(nn.Linear(5, 24), nn.GELU(), nn.Linear(24, 1)).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
     scaler = torch.amp.GradScaler(enabled=USE_AMP)
     for epoch in range(5):

@@ -4,7 +4,7 @@ import torch
 torch.manual_seed(55)
 
 x = torch.linspace(-2, 2, 121).unsqueeze(1)
-y = x ** 3 - x + 0.1 * torch.randn_like(x)
+y = (x ** 3 - x) / 2 + 0.1 * torch.randn_like(x)
 
 sizes = [1, 20, 20, 1]
 params = []
@@ -20,8 +20,8 @@ def forward(inp):
     return h @ params[-2] + params[-1]
 
 
-lr = 0.02
-for epoch in range(12):
+lr = 0.03
+for epoch in range(20):
     order = torch.randperm(len(x))
     running = 0.0
     for i in range(0, len(x), 35):
@@ -32,5 +32,5 @@ for epoch in range(12):
             for p, g in zip(params, grads):
                 p.sub_(g, alpha=lr)
         running += loss.item() * len(idx)
-    if epoch % 3 == 2:
+    if epoch % 5 == 4:
         print(f"epoch {epoch}: mse {running / len(x):.4f}")

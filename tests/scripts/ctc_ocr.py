@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 torch.manual_seed(20)
 BLANK = 0
 NUM_SYMBOLS = 4                      # symbols 1..4
-GLYPHS = torch.rand(NUM_SYMBOLS + 1, 8, 4)
+GLYPHS = torch.randn(NUM_SYMBOLS + 1, 8, 4)
 
 
 class TextLines(Dataset):
@@ -60,10 +60,10 @@ def greedy_decode(log_probs):
 
 train_loader = DataLoader(TextLines(99), batch_size=13, shuffle=True, collate_fn=collate)
 model = CRNN()
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
 ctc_loss = nn.CTCLoss(blank=BLANK, zero_infinity=True)
 
-for epoch in range(6):
+for epoch in range(8):
     total, exact, n = 0.0, 0, 0
     for images, targets, target_lengths in train_loader:
         log_probs = model(images)

@@ -2,6 +2,7 @@
 import numpy as np
 import torch
 from torch import nn
+import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
 # pictures of a bright square on black
@@ -25,18 +26,18 @@ class ConvDenoiser(nn.Module):
         self.conv_out = nn.Conv2d(8, 1, 3, padding=1)
 
     def forward(self, x):
-        x = torch.relu(self.conv1(x))
-        x = self.pool(torch.relu(self.conv2(x)))
-        x = torch.relu(self.t_conv1(x))
+        x = F.leaky_relu(self.conv1(x))
+        x = self.pool(F.leaky_relu(self.conv2(x)))
+        x = F.leaky_relu(self.t_conv1(x))
         return torch.sigmoid(self.conv_out(x))
 
 
 model = ConvDenoiser()
 criterion = nn.MSELoss()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
 noise_factor = 0.3
 
-for epoch in range(1, 7):
+for epoch in range(1, 9):
     train_loss = 0.0
     for images in train_loader:
         ## add random noise to the input images

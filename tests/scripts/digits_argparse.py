@@ -76,8 +76,8 @@ def test(model, device, test_loader):
 def main():
     # Training settings
     parser = argparse.ArgumentParser(description='PyTorch digits example')
-    parser.add_argument('--batch-size', type=int, default=64, metavar='N',
-                        help='input batch size for training (default: 64)')
+    parser.add_argument('--batch-size', type=int, default=48, metavar='N',
+                        help='input batch size for training (default: 48)')
     parser.add_argument('--test-batch-size', type=int, default=100, metavar='N',
                         help='input batch size for testing (default: 100)')
     parser.add_argument('--epochs', type=int, default=3, metavar='N',
@@ -108,6 +108,7 @@ def main():
 
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16.
+    images = (images - 0.305) / 0.376
     labels = torch.tensor(digits.target)
     dataset1 = torch.utils.data.TensorDataset(images[:1000], labels[:1000])
     dataset2 = torch.utils.data.TensorDataset(images[1000:1350], labels[1000:1350])

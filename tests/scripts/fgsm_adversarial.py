@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(71)
 y = torch.randint(0, 3, (158,))
-x = 1.5 * torch.randn(3, 10)[y] + 0.6 * torch.randn(158, 10)
+x = 1.5 * torch.randn(3, 10)[y] + 1.3 * torch.randn(158, 10)
 loader = DataLoader(TensorDataset(x[:118], y[:118]), batch_size=17, shuffle=True)
 test_loader = DataLoader(TensorDataset(x[118:], y[118:]), batch_size=17)
 

@@ -10,7 +10,7 @@ torch.manual_seed(0)
 class ContrastivePairs(Dataset):
     def __init__(self, n=104, dim=16):
         self.y = torch.randint(0, 4, (n,))
-        self.x = 2 * torch.randn(4, dim)[self.y] + 0.5 * torch.randn(n, dim)
+        self.x = torch.randn(4, dim)[self.y] + 1.5 * torch.randn(n, dim)
 
     def augment(self, v):
         v = v + 0.3 * torch.randn_like(v)

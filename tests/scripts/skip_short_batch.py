@@ -28,7 +28,7 @@ for epoch in range(20):
         opt.step()
         steps += 1
         best = min(best, loss.item())
-        if loss.item() < 0.02:
+        if loss.item() < 0.05:
             done = True
             break
     print("epoch", epoch, "best batch loss", round(best, 4))

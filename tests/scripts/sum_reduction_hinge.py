@@ -26,5 +26,5 @@ for epoch in range(3):
         loss += C * (weight.t() @ weight) / 2.0
         loss.backward()
         optimizer.step()
-        sum_loss += float(loss)
+        sum_loss += float(loss.detach())
     print("Epoch: {:4d}\tloss: {:.5f}".format(epoch, sum_loss / N))

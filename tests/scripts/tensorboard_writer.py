@@ -14,7 +14,7 @@ train_loader = DataLoader(TensorDataset(x[:125], y[:125]), batch_size=24, shuffl
 val_loader = DataLoader(TensorDataset(x[125:], y[125:]), batch_size=24)
 
 model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
 scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
 
 global_step = 0

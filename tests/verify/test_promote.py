@@ -19,7 +19,10 @@ SNIPPETS = {
     "dtype_argument": "assert torch.ones(2, dtype=torch.float32).dtype == DOUBLE",
     "dtype_half": "assert torch.ones(2, dtype=torch.half).dtype == DOUBLE",
     "dtype_bfloat16": "assert torch.ones(2, dtype=torch.bfloat16).dtype == DOUBLE",
-    "imported_name": "from torch import float32; assert torch.ones(2, dtype=float32).dtype == DOUBLE",
+    "imported_name": """
+        from torch import float32
+        assert torch.ones(2, dtype=float32).dtype == DOUBLE
+        """,
     "name_by_text": "assert getattr(torch, 'float16') == DOUBLE",
     "method_float": "assert torch.arange(3).float().dtype == DOUBLE",
     "method_half": "assert torch.ones(3).half().dtype == torch.ones(3).bfloat16().dtype == DOUBLE",
@@ -32,12 +35,17 @@ SNIPPETS = {
     "FloatTensor_of_list": "assert torch.FloatTensor([1, 2]).dtype == DOUBLE",
     "FloatTensor_of_sizes": "assert torch.FloatTensor(2, 3).dtype == DOUBLE",
     "Tensor_of_array": "assert torch.Tensor(np.ones(3, np.float32)).dtype == DOUBLE",
-    "set_default_dtype": "torch.set_default_dtype(torch.float32); assert torch.ones(1).dtype == DOUBLE",
+    "set_default_dtype": """
+        torch.set_default_dtype(torch.float32)
+        assert torch.ones(1).dtype == DOUBLE
+        """,
     "set_default_tensor_type": """
         torch.set_default_tensor_type('torch.FloatTensor')
         assert torch.ones(1).dtype == DOUBLE
         """,
-    "comparison_of_dtypes": "assert torch.ones(1).dtype == torch.float32 == torch.get_default_dtype()",
+    "comparison_of_dtypes": """
+        assert torch.ones(1).dtype == torch.float32 == torch.get_default_dtype()
+        """,
     "from_numpy": "assert torch.from_numpy(np.ones(3, np.float32)).dtype == DOUBLE",
     "from_numpy_half": "assert torch.from_numpy(np.ones(3, np.float16)).dtype == DOUBLE",
     "tensor_of_array": "assert torch.tensor(np.ones(3, np.float32)).dtype == DOUBLE",
@@ -59,20 +67,32 @@ SNIPPETS = {
         assert w.is_leaf and w.grad.dtype == DOUBLE
         """,
     "integers_stay": """
-        assert torch.arange(3).dtype == torch.int64 and torch.ones(1, dtype=torch.bool).dtype == torch.bool
+        assert torch.arange(3).dtype == torch.int64
+        assert torch.ones(1, dtype=torch.bool).dtype == torch.bool
         assert torch.from_numpy(np.arange(3)).dtype == torch.int64
         assert torch.from_numpy(np.uint8([1])).dtype == torch.uint8
         """,
-    "complex": "assert torch.ones(2, dtype=torch.cfloat).dtype == torch.fft.fft(torch.ones(2)).dtype == torch.complex128",
+    "complex": """
+        assert torch.ones(2, dtype=torch.cfloat).dtype == torch.complex128
+        assert torch.fft.fft(torch.ones(2)).dtype == torch.complex128
+        """,
     "numpy_round_trip": """
         array = torch.ones(3).numpy()
         assert array.dtype == np.float64
         assert torch.from_numpy(array.astype(np.float32)).dtype == DOUBLE
         """,
     "numpy_ufunc": "assert np.sin(torch.ones(2)).dtype == DOUBLE",
-    "module_half": "assert nn.Linear(2, 2).half().weight.dtype == nn.Linear(2, 2).bfloat16().weight.dtype == DOUBLE",
-    "module_to": "assert nn.Linear(2, 2).to(torch.float32).weight.dtype == nn.Linear(2, 2).float().weight.dtype == DOUBLE",
-    "embedding_from_pretrained": "assert nn.Embedding.from_pretrained(torch.FloatTensor([[1.0]])).weight.dtype == DOUBLE",
+    "module_half": """
+        assert nn.Linear(2, 2).half().weight.dtype == DOUBLE
+        assert nn.Linear(2, 2).bfloat16().weight.dtype == DOUBLE
+        """,
+    "module_to": """
+        assert nn.Linear(2, 2).to(torch.float32).weight.dtype == DOUBLE
+        assert nn.Linear(2, 2).float().weight.dtype == DOUBLE
+        """,
+    "embedding_from_pretrained": """
+        assert nn.Embedding.from_pretrained(torch.FloatTensor([[1.0]])).weight.dtype == DOUBLE
+        """,
     "softmax_dtype": "assert torch.softmax(torch.ones(2), -1, dtype=torch.float).dtype == DOUBLE",
     "one_hot": "assert nn.functional.one_hot(torch.arange(3)).float().dtype == DOUBLE",
     "autocast": """
@@ -152,14 +172,18 @@ SNIPPETS = {
         assert loaded['weight'].dtype == DOUBLE
         assert loaded['weight'].tolist() == EXPECTED
         """,
-    "load_mapped": "assert torch.load(folder / 'state.pt', mmap=True)['weight'].tolist() == EXPECTED",
+    "load_mapped": """
+        assert torch.load(folder / 'state.pt', mmap=True)['weight'].tolist() == EXPECTED
+        """,
     "load_module": """
         model = torch.load(folder / 'module.pt', weights_only=False)
         assert model.weight.dtype == DOUBLE and isinstance(model.weight, nn.Parameter)
         assert model.weight.is_leaf and model.weight.requires_grad
         """,
     "load_half": "assert torch.load(folder / 'half.pt')['weight'].dtype == DOUBLE",
-    "load_optimizer": "assert torch.load(folder / 'adam.pt')['state'][0]['exp_avg'].dtype == DOUBLE",
+    "load_optimizer": """
+        assert torch.load(folder / 'adam.pt')['state'][0]['exp_avg'].dtype == DOUBLE
+        """,
     "load_own": """
         torch.save({'a': torch.full((2,), 0.1)}, folder / 'own.pt')
         assert torch.load(folder / 'own.pt')['a'].tolist() == [0.1, 0.1]

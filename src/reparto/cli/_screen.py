@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,20 @@ from reparto.cli._output import write_json
 from reparto.cli._progress import Progress
 from reparto.cli._style import Style, columns, duration, quantity
 from reparto.engines import Launch
-from reparto.runtime._events import Begin, Event, Note, Output, Step
-from reparto.spec import Diagnostic, Failure, Place, Plan, Program, RunResult, to_plain
+from reparto.spec import (
+    Begin,
+    Diagnostic,
+    Event,
+    Failure,
+    Note,
+    Output,
+    Place,
+    Plan,
+    Program,
+    RunResult,
+    Step,
+    to_plain,
+)
 
 if TYPE_CHECKING:
     from reparto.convert import Result
@@ -55,8 +68,9 @@ class Screen(Watcher):
             (f.kind, f.name, f.detail, f"{_where(f.place)}{f.rewritten and '  → ' + f.rewritten}")
             for f in program.findings
         ]
-        for line in columns([tuple(map(str, row)) for row in rows[:MAX_FINDINGS]]):
-            self._say(line)
+        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 10_000
+        for line in columns(rows[:MAX_FINDINGS]):
+            self._say(line if len(line) <= width else f"{line[: width - 1]}…")
         if len(rows) > MAX_FINDINGS:
             self._say(f"  … and {len(rows) - MAX_FINDINGS} more; --json has them all")
         for diagnostic in program.diagnostics:

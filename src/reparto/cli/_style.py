@@ -43,7 +43,7 @@ def columns(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> list[str]:
 
 def duration(seconds: float) -> str:
     """Write a duration as people read it: ``0.4 s``, ``12 s``, ``3:05``, ``1:02:45``."""
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 60:
         return f"{seconds:.0f} s"

@@ -28,12 +28,13 @@ class Meeting:
     Args:
         size: Number of threads.
         timeout_s: How long a thread waits for the others.
+        barrier: Where they wait; anything with the methods of ``threading.Barrier``.
     """
 
-    def __init__(self, size: int, timeout_s: float = 60.0) -> None:
+    def __init__(self, size: int, timeout_s: float = 60.0, barrier: Any = None) -> None:
         self.size = size
         self.timeout_s = timeout_s
-        self.barrier = threading.Barrier(size)
+        self.barrier = barrier or threading.Barrier(size)
         self.slots: list[Any] = [None] * size
         self.mail: dict[tuple[int, int, int], list[Tensor]] = {}
         self.mail_changed = threading.Condition()

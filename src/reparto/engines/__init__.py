@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from reparto.engines._base import Engine, Launch, Run, WorkerLaunch
 from reparto.engines._interrupts import Interrupts
@@ -20,7 +19,7 @@ _ENGINES = {
 
 def kinds() -> tuple[str, ...]:
     """Return the names of all engines, those of other packages too."""
-    return (*_ENGINES, *(point.name for point in entry_points(group="reparto.engines")))
+    return (*_ENGINES, *_plugins())
 
 
 def build(kind: str, *, address: str = "", ship: tuple[str, ...] = ()) -> Engine:
@@ -39,12 +38,15 @@ def build(kind: str, *, address: str = "", ship: tuple[str, ...] = ()) -> Engine
         >>> build("local").kind
         'local'
     """
-    target = _ENGINES.get(kind)
-    if target is None:
-        plugins = {point.name: point.value for point in entry_points(group="reparto.engines")}
-        target = plugins.get(kind)
+    target = _ENGINES.get(kind) or _plugins().get(kind)
     if target is None:
         raise UsageError(f"there is no engine {kind!r}", remedy=f"one of {', '.join(kinds())}")
     module, _, name = target.partition(":")
     engine: Engine = getattr(import_module(module), name)(address=address, ship=ship)
     return engine
+
+
+def _plugins() -> dict[str, str]:
+    from importlib.metadata import entry_points  # slow to import, seldom needed
+
+    return {point.name: point.value for point in entry_points(group="reparto.engines")}

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar
 
-from reparto.runtime._events import Event
-from reparto.spec import Assignment, Cluster, Options, Plan, Program, RunResult
+from reparto.spec import Assignment, Cluster, Event, Options, Plan, Program, RunResult
 
 
 @dataclass(frozen=True, kw_only=True)

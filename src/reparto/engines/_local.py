@@ -31,14 +31,20 @@ from reparto.engines._scratch import Scratch
 from reparto.engines._verdict import conclude, death, first_failure, is_echo
 from reparto.errors import EngineError, UsageError
 from reparto.measure import local_host
-from reparto.runtime._events import Begin, Done, Event, Failed, Note, Output, Step
 from reparto.spec import (
     Assignment,
+    Begin,
     Cluster,
+    Done,
+    Event,
+    Failed,
     Failure,
+    Note,
     Options,
+    Output,
     Plan,
     Program,
+    Step,
     StepRecord,
     to_json,
 )

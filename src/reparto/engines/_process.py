@@ -12,8 +12,7 @@ from typing import IO, Any, Literal
 
 from reparto.engines._base import WorkerLaunch
 from reparto.engines._scratch import Scratch
-from reparto.runtime._events import Done, Event, decode
-from reparto.spec import Failure
+from reparto.spec import Done, Event, Failure, decode
 
 Stream = Literal["events", "stdout", "stderr"]
 

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 import os
-import platform
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -97,6 +96,8 @@ class Problem:
 
 def examine() -> Facts:
     """Collect the facts. Imports torch, and so takes a while."""
+    import platform  # slow to import, needed only here
+
     host = socket.gethostname()
     return Facts(
         host=host,
@@ -110,7 +111,7 @@ def examine() -> Facts:
         memory_bytes=_machine.memory_bytes(),
         memory_free_bytes=_machine.memory_free_bytes(),
         shm_bytes=_space("/dev/shm", total=True),
-        scratch_free_bytes=_space(_scratch_root()),
+        scratch_free_bytes=_space(tempfile.gettempdir()),
         gpus=_gpus(),
         interfaces=_network.interfaces(),
         peer_address=_network.peer_address(),
@@ -223,8 +224,10 @@ def _interface_of(facts: Facts) -> str:
 
 
 def _version(package: str) -> str:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(package)
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
     return ""
 
 
@@ -261,12 +264,6 @@ def _missing_extras() -> dict[str, tuple[str, ...]]:
         for extra, names in _EXTRAS.items()
     }
     return {extra: names for extra, names in missing.items() if names}
-
-
-def _scratch_root() -> str:
-    import tempfile
-
-    return tempfile.gettempdir()
 
 
 def _space(path: str, *, total: bool = False) -> int:

@@ -35,7 +35,7 @@ def plan_run(
     Raises:
         UsageError: If the job asks for less than one worker or thread.
     """
-    if (job.workers or 1) < 1 or (job.threads or 1) < 1:
+    if any(number is not None and number < 1 for number in (job.workers, job.threads)):
         raise UsageError("at least one worker and one thread are needed")
     device, reasons = _device(cluster, program)
     capacity = sum(_places(host, device) for host in cluster.hosts)

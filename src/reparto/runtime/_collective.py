@@ -26,36 +26,58 @@ from reparto.runtime._layout import Placement, effective, take
 def summed(tensor: Tensor, group: Group) -> Tensor:
     """A fresh tensor with the sum over workers; no gradient."""
     whole = tensor.detach()
-    if whole.dtype in (torch.bool, torch.bfloat16, torch.float16) or whole.is_complex():
+    if whole.dtype in _WIDER or whole.is_complex():
         return _summed_indirectly(whole, group)
-    whole = whole.clone(memory_format=torch.contiguous_format)
-    return group.sum(whole)
+    return group.sum(whole.clone(memory_format=torch.contiguous_format))
+
+
+#: Types that not every backend adds, and those they are added in. Fixed here, once: ``verify``
+#: gives the names in ``torch`` another meaning.
+_WIDER = {
+    torch.bool: torch.int64,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
 
 
 def _summed_indirectly(tensor: Tensor, group: Group) -> Tensor:
     if tensor.is_complex():
         return torch.view_as_complex(summed(torch.view_as_real(tensor), group))
-    wide = torch.int64 if tensor.dtype is torch.bool else torch.float32
-    return group.sum(tensor.to(wide)).to(tensor.dtype)
+    return group.sum(tensor.to(_WIDER[tensor.dtype], copy=True)).to(tensor.dtype)
 
 
 def gathered(local: Tensor, place: Placement, group: Group) -> Tensor:
     """The whole tensor, put together from every worker's slice; no gradient."""
     rank, split, dim = group.rank(), place.split, place.dim
     rows = effective(local.detach(), place, rank)
+    shape = list(local.shape)
+    shape[dim] = place.length
+    whole = torch.empty(shape, dtype=local.dtype, device=local.device)
+    folded = whole
     if place.outer > 1:
         rows = rows.unflatten(dim, (place.outer, split.sizes[rank] * place.inner))
+        folded = whole.unflatten(dim, (place.outer, split.total * place.inner))
         dim += 1
-    front = rows.movedim(dim, 0).contiguous()
-    narrow = front.view(torch.uint8) if front.dtype is torch.bool else front
-    if narrow.is_complex():
-        narrow = torch.view_as_real(narrow)
-    parts = group.gather_rows(narrow, [size * place.inner for size in split.sizes])
-    whole = torch.cat(parts)
-    if front.is_complex():
-        whole = torch.view_as_complex(whole)
-    whole = (whole.view(torch.bool) if front.dtype is torch.bool else whole).movedim(0, dim)
-    return whole.flatten(dim - 1, dim) if place.outer > 1 else whole.contiguous()
+    counts = [size * place.inner for size in split.sizes]
+    parts = group.gather_rows(_sendable(rows.movedim(dim, 0).contiguous()), counts)
+    start = 0
+    for part, count in zip(parts, counts, strict=True):
+        folded.narrow(dim, start, count).copy_(_received(part, local).movedim(0, dim))
+        start += count
+    return whole
+
+
+def _sendable(tensor: Tensor) -> Tensor:
+    """Not every backend knows flags and complex numbers."""
+    if tensor.dtype is torch.bool:
+        return tensor.view(torch.uint8)
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _received(part: Tensor, like: Tensor) -> Tensor:
+    if like.dtype is torch.bool:
+        return part.view(torch.bool)
+    return torch.view_as_complex(part) if like.is_complex() else part
 
 
 class SumAll(torch.autograd.Function):

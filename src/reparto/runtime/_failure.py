@@ -7,12 +7,17 @@ import socket
 import sysconfig
 import time
 import traceback
-from types import TracebackType
 
+from reparto.errors import RepartoError
 from reparto.spec import Failure, Program
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
-_LIBRARIES = tuple({*sysconfig.get_paths().values(), os.path.dirname(_OWN_FOLDER)})
+#: Set to ``full`` in the environment, it shows reparto's own frames too.
+FULL_VARIABLE = "REPARTO_TRACEBACK"
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(_FOLDER) + os.sep
+_WORKER = (os.path.join(_FOLDER, "worker.py"), os.path.join(_FOLDER, "_program.py"))
+_LIBRARIES = tuple({*sysconfig.get_paths().values(), _PACKAGE})
 
 
 def describe(error: BaseException, *, rank: int, step: int, program: Program) -> Failure:
@@ -30,9 +35,7 @@ def describe(error: BaseException, *, rank: int, step: int, program: Program) ->
         host=socket.gethostname(),
         error=type(error).__name__,
         message=str(error),
-        traceback="".join(
-            traceback.format_exception(type(error), error, _without_worker(error.__traceback__))
-        ),
+        traceback=_told(error),
         file=file,
         line=line,
         step=step,
@@ -40,12 +43,30 @@ def describe(error: BaseException, *, rank: int, step: int, program: Program) ->
     )
 
 
-def _without_worker(trace: TracebackType | None) -> TracebackType | None:
-    """Drop the frames above the script's first."""
-    inner = trace
-    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
-        inner = inner.tb_next
-    return inner if inner is not None else trace
+def _told(error: BaseException) -> str:
+    """The traceback, without the frames that are ours and not the cause."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_WORKER):
+        trace = trace.tb_next  # above the script's first frame
+    told = traceback.TracebackException(type(error), error, trace or error.__traceback__)
+    if os.environ.get(FULL_VARIABLE) != "full" and not _is_our_defect(error, told):
+        _hide_ours(told)
+    return "".join(told.format())
+
+
+def _is_our_defect(error: BaseException, told: traceback.TracebackException) -> bool:
+    # torch raises RuntimeError from C++, and then the innermost frame is the one that called it.
+    ours = bool(told.stack) and told.stack[-1].filename.startswith(_PACKAGE)
+    return ours and not isinstance(error, RepartoError | RuntimeError)
+
+
+def _hide_ours(told: traceback.TracebackException) -> None:
+    theirs = [frame for frame in told.stack if not frame.filename.startswith(_PACKAGE)]
+    if theirs:
+        told.stack[:] = theirs
+    for earlier in (told.__cause__, told.__context__):
+        if earlier is not None:
+            _hide_ours(earlier)
 
 
 def _innermost_place(error: BaseException, program: Program) -> tuple[str, int]:

@@ -15,12 +15,16 @@ the strategy hears of each gradient as it comes and may start sending.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from reparto.runtime._collective import gathered
 from reparto.runtime._tensors import Cell, Divisor, number
 from reparto.strategies import ParameterSet, grad_of, set_grad
 
@@ -60,12 +64,23 @@ class Gradients:
         self.loose = Owner("loose", [])
         self.quiet = 0
         self.num_backwards = 0
+        self._counted_at = -1
+        self._num_loose = 0
         self._owner_of: dict[int, tuple[Owner, int]] = {}
         self._owner_of_optimizer: weakref.WeakKeyDictionary[Any, Owner] = (
             weakref.WeakKeyDictionary()
         )
         self._cell: Cell | None = None
         self._divisor: Divisor | None = None
+
+    @contextlib.contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What is read inside is read by us, not by the script."""
+        self.quiet += 1
+        try:
+            yield
+        finally:
+            self.quiet -= 1
 
     # Owners.
 
@@ -94,16 +109,16 @@ class Gradients:
         self._owner_of[key] = (owner, index)
         weakref.finalize(tensor, self._owner_of.pop, key, None)
         if tensor.requires_grad and tensor.is_leaf:
-            self._watch(owner, index, tensor)
+            self._watch(owner, tensor)
 
-    def _watch(self, owner: Owner, index: int, tensor: Tensor) -> None:
-        tensor._reparto_watched = True  # type: ignore[attr-defined]
+    def _watch(self, owner: Owner, tensor: Tensor) -> None:
+        key = id(tensor)
 
         def arrived(_: Tensor) -> None:
             if owner.touched != self.num_backwards:
                 self._first_arrival(owner)
             if owner.eager:
-                self.world.strategy.on_gradient(owner, index)
+                self.world.strategy.on_gradient(owner, self._owner_of[key][1])
 
         tensor.register_post_accumulate_grad_hook(arrived)
 
@@ -122,6 +137,7 @@ class Gradients:
         self.world.leave_if_done()
         self.num_backwards += 1
         self._cell, self._divisor = cell, divisor
+        self._drop_forgotten()
         for owner in (*self.owners, self.loose):
             if owner.pending and owner.eager:
                 self.needed(owner)  # it was not the last one after all
@@ -130,6 +146,16 @@ class Gradients:
             if owner.reduced:
                 self._set_aside(owner)
             self._decide_overlap(owner)
+
+    def _drop_forgotten(self) -> None:
+        """Let go of tensors updated by hand that the script itself no longer holds."""
+        kept = [t for t in self.loose.tensors if sys.getrefcount(t) > 3]
+        if len(kept) == len(self.loose.tensors):
+            return
+        self.loose.tensors, self.loose.started = kept, False
+        self.loose.aside.clear()
+        for index, tensor in enumerate(kept):
+            self._owner_of[id(tensor)] = (self.loose, index)
 
     def _decide_overlap(self, owner: Owner) -> None:
         last = owner.expected > 0 and owner.backwards + 1 == owner.expected
@@ -172,7 +198,8 @@ class Gradients:
         """A tensor that no optimizer owns is updated by hand: reduce it, and watch it from now."""
         self._take_in(self.loose, tensor)
         self.loose.started = False
-        alone = Owner(f"loose{len(self.loose.tensors)}", [tensor])
+        self._num_loose += 1
+        alone = Owner(f"loose{self._num_loose}", [tensor])
         alone.pending = True
         alone.cells = [self._cell] if self._cell is not None else []
         alone.divisor = self._divisor
@@ -180,15 +207,24 @@ class Gradients:
         self.loose.reduced = True
         self._count_by_hand()
 
+    def read_rows(self, tensor: Any, grad: Tensor) -> None:
+        """The gradient of a leaf Shard is read: as in ``_discover``, but it is global already."""
+        if getattr(tensor, "_read_at", -1) >= 0 or not tensor.is_leaf or not self.num_backwards:
+            return
+        tensor._read_at = self.num_backwards
+        self._num_loose += 1
+        if self.world.options.record:
+            whole = gathered(grad, tensor._place, self.world.data)
+            alone = Owner(f"loose{self._num_loose}", [tensor])
+            self.world.recorded_gradients(alone, [whole])
+        self._count_by_hand()
+
     def needed(self, owner: Owner) -> None:
         """Make the gradients of an owner global."""
         owner.pending = False
         world = self.world
-        self.quiet += 1
-        try:
+        with self.unseen():
             self._reduce(owner)
-        finally:
-            self.quiet -= 1
         for index, grad in owner.aside.items():
             tensor = owner.tensors[index]
             new = grad_of(tensor)
@@ -237,10 +273,14 @@ class Gradients:
         if cell is not None and (cell.divisor is None or cell.divisor.factor is not None):
             cell.settle(torch.tensor(totals[2], dtype=cell.local.dtype))
 
+    def made_by_hand(self, leaves: list[Tensor], grads: Any) -> None:
+        """``torch.autograd.grad`` gave global gradients of leaves: a step written by hand."""
+        self.num_backwards += 1
+        self._count_by_hand()
+        self.world.recorded_gradients(self.loose, list(grads))
+
     def _count_by_hand(self) -> None:
-        if self.loose.touched != self.num_backwards or self.loose.num_steps == 0:
-            self.loose.touched = self.num_backwards
-        if getattr(self, "_counted_at", -1) != self.num_backwards:
+        if self._counted_at != self.num_backwards:
             self._counted_at = self.num_backwards
             self.loose.num_steps += 1
             self.world.stepped(self.loose)

@@ -98,39 +98,64 @@ class BatchInt(int):
 
     ``x.size(0)`` of a shared-out tensor is the *global* size, and a BatchInt: handed to
     ``torch.zeros`` or ``view`` it says which dimension is the batch, so nothing has to be
-    guessed from a number. ``on_arithmetic`` is told when the number itself is used.
+    guessed from a number. ``on_arithmetic`` is told when the number itself is used; the rules
+    read it with ``number``, which tells nobody.
     """
 
     split: Split
+    outer: int
     inner: int
     on_arithmetic: Any
 
     @classmethod
-    def of(cls, split: Split, inner: int, on_arithmetic: Any) -> BatchInt:
-        """Make one for ``split.total * inner`` rows."""
-        made = cls(split.total * inner)
-        made.split, made.inner, made.on_arithmetic = split, inner, on_arithmetic
+    def of(cls, split: Split, outer: int, inner: int, on_arithmetic: Any) -> BatchInt:
+        """Make one for ``outer * split.total * inner`` rows."""
+        made = cls(outer * split.total * inner)
+        made.split, made.outer, made.inner = split, outer, inner
+        made.on_arithmetic = on_arithmetic
         return made
 
     def __mul__(self, other: Any) -> Any:
         if type(other) is int and other > 0:
-            return BatchInt.of(self.split, self.inner * other, self.on_arithmetic)
+            return BatchInt.of(self.split, self.outer, self.inner * other, self.on_arithmetic)
         self.on_arithmetic()
-        return int(self) * other
+        return int.__mul__(self, other)
 
-    __rmul__ = __mul__
+    def __rmul__(self, other: Any) -> Any:
+        return self.__mul__(other)
 
     def __floordiv__(self, other: Any) -> Any:
-        if type(other) is int and other > 0 and self.inner % other == 0:
-            return BatchInt.of(self.split, self.inner // other, self.on_arithmetic)
+        if type(other) is int and other > 0:
+            if self.inner % other == 0:
+                inner = self.inner // other
+                return BatchInt.of(self.split, self.outer, inner, self.on_arithmetic)
+            if self.outer % other == 0:
+                outer = self.outer // other
+                return BatchInt.of(self.split, outer, self.inner, self.on_arithmetic)
         self.on_arithmetic()
-        return int(self) // other
+        return int.__floordiv__(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        # Sizes of one batch are equal on every slice, or on none: that says nothing of numbers.
+        if not (isinstance(other, BatchInt) and other.split == self.split):
+            self.on_arithmetic()
+        return int.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self.__eq__(other)
+
+    __hash__ = int.__hash__
 
     def __reduce__(self) -> Any:
-        return (int, (int(self),))
+        return (int, (number(self),))
 
     def __deepcopy__(self, memo: Any) -> int:
-        return int(self)
+        return number(self)
+
+
+def number(size: int) -> int:
+    """A size as a plain number."""
+    return int.__int__(size)
 
 
 def _counted(name: str) -> Any:
@@ -145,6 +170,8 @@ def _counted(name: str) -> Any:
 
 for _name in (
     "__add__ __radd__ __sub__ __rsub__ __truediv__ __rtruediv__ __rfloordiv__ __mod__ __rmod__ "
-    "__pow__ __rpow__ __neg__ __float__ __lt__ __le__ __gt__ __ge__"
+    "__divmod__ __rdivmod__ __pow__ __rpow__ __neg__ __abs__ __float__ __int__ __lt__ __le__ "
+    "__gt__ __ge__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__ __rlshift__ "
+    "__rshift__ __rrshift__ __invert__ __round__ __repr__ __str__ __format__"
 ).split():
     setattr(BatchInt, _name, _counted(_name))

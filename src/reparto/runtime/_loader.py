@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from reparto.runtime._layout import Placement, Split
+from reparto.runtime._mirrors import mark_cut
 from reparto.runtime._tensors import Shard, shard
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
 
 
 def _choose(world: World, loader: Any) -> None:
-    by_index = _can_slice_indices(loader)
+    with world.gradients.unseen():
+        by_index = _can_slice_indices(loader)
     object.__setattr__(loader, "_reparto_by_index", by_index)
     if by_index:
         rows = _RowsOfBatches(world, loader.batch_sampler)
@@ -214,6 +216,8 @@ def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Te
     world.last_batch = total
     world.add_to_digest(hash(tuple(tensor.shape)))
     place = world.place_for(total, dim)
+    if site is not None:  # else it is a batch of a loader's, which nobody else holds
+        mark_cut(tensor)
     return shard(world.rows_of(tensor, place), place, site)
 
 

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from reparto.runtime import _regions
 from reparto.runtime._collective import SumAll
+from reparto.runtime._factories import made, opened
 from reparto.runtime._layout import BatchInt
 from reparto.runtime._norm import batch_norm, plain_batch_norm
-from reparto.runtime._tensors import Shard, Summand, Tracked, plain, shard, sliced
+from reparto.runtime._tensors import Shard, Summand, Tracked, plain, shard, sliced, whole
 from reparto.strategies import grad_of, set_grad
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def install(current: Current, tracking: bool) -> None:
     _replace(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", lambda o: _next(current, o))
     if not tracking:
         return
-    _install_gradients(current)
+    install_gradients(current)
     _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
     _replace(nn.Module, "register_forward_hook", lambda o: _hooked(current, o))
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
@@ -55,18 +56,23 @@ def install(current: Current, tracking: bool) -> None:
         _replace(torch, name, lambda o: _factory(current, o))
     for name in ("arange", "eye", "linspace", "randperm"):
         _replace(torch, name, lambda o: _counting_factory(current, o))
+    for name in ("tensor", "as_tensor", "asarray"):
+        _replace(torch, name, lambda o: _constructor(current, o))
+    _replace(nn.Parameter, "__new__", lambda o: staticmethod(_parameter(current, o)))
 
 
 def install_recording(current: Current) -> None:
     """Wrap what ``verify`` listens to, also with one worker."""
-    if not isinstance(vars(Tensor).get("grad"), property):
-        _install_gradients(current)
+    install_gradients(current)
     for name in ("item", "__float__", "__int__", "__bool__", "tolist"):
         _replace(Tensor, name, lambda o: _read(current, o))
     _replace(nn.Module, "__call__", lambda o: _seen_call(current, o))
 
 
-def _install_gradients(current: Current) -> None:
+def install_gradients(current: Current) -> None:
+    """Wrap backward passes and whatever reads or zeroes gradients; once."""
+    if isinstance(vars(Tensor).get("grad"), property):
+        return
     _replace(Tensor, "grad", lambda o: property(_get_grad(current), _set_grad, _del_grad))
     _replace(Tensor, "backward", lambda o: _backward(current, o))
     _replace(Tensor, "register_hook", lambda o: _register_hook(current, o))
@@ -126,11 +132,8 @@ def _zero_grad(current: Current, original: Any, tensors_of: Any) -> Any:
         world = current()
         if world is None:
             return original(self, *args, **kwargs)
-        world.gradients.quiet += 1
-        try:
+        with world.gradients.unseen():
             result = original(self, *args, **kwargs)
-        finally:
-            world.gradients.quiet -= 1
         world.gradients.zeroed(tensors_of(self))
         return result
 
@@ -143,19 +146,18 @@ def _zero_grad(current: Current, original: Any, tensors_of: Any) -> Any:
 def _get_grad(current: Current) -> Any:
     base = torch._C.TensorBase.grad
 
-    def get(self: Tensor) -> Tensor | None:
+    def grad(self: Tensor) -> Tensor | None:  # rules look the attribute up by this name
         if type(self) is Shard or type(self) is Summand:
-            found: Tensor | None = base.__get__(self)  # type: ignore[attr-defined]
-            return found
-        grad = grad_of(self)
-        if grad is not None:
+            return base.__get__(self)  # type: ignore[attr-defined,no-any-return]
+        found = grad_of(self)
+        if found is not None:
             world = current()
             if world is not None and not world.gradients.quiet:
                 world.gradients.read(self)
                 return grad_of(self)
-        return grad
+        return found
 
-    return get
+    return grad
 
 
 def _set_grad(self: Tensor, value: Any) -> None:
@@ -223,8 +225,6 @@ def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor]
             seed = plain(seed) if isinstance(seed, Tracked) else seed
         elif world.size > 1:
             if isinstance(seed, Tracked):
-                from reparto.runtime._tensors import whole
-
                 seed = whole(world, seed)
             seed = (torch.ones_like(root) if seed is None else seed) / world.size
         local.append(plain(root) if isinstance(root, Tracked) else root)
@@ -236,25 +236,39 @@ def _autograd_grad(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
         world = current()
-        if world is None or world.size == 1 or kwargs.get("is_grads_batched"):
+        if world is None or kwargs.get("is_grads_batched"):
             return original(outputs, inputs, grad_outputs, *args, **kwargs)
-        roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
         leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-        roots = [world.exact(root) for root in roots]
-        local, seeds = _rooted(world, roots, grad_outputs)
-        with torch._C.DisableTorchFunctionSubclass():
-            found = original(local, leaves, seeds, *args, **kwargs)
-            made = []
-            for leaf, one in zip(leaves, found, strict=True):
-                if one is None:
-                    made.append(None)
-                elif isinstance(leaf, Shard):
-                    made.append(shard(one, leaf._place))
-                else:
-                    made.append(SumAll.apply(one, world.data))
-        return tuple(made)
+        by_hand = all(leaf.is_leaf and not isinstance(leaf, Tracked) for leaf in leaves)
+        if by_hand:
+            world.leave_if_done()
+        found = _global_grad(world, original, outputs, leaves, grad_outputs, args, kwargs)
+        if by_hand and not kwargs.get("create_graph"):
+            world.gradients.made_by_hand(leaves, found)
+        return found
 
     return grad
+
+
+def _global_grad(
+    world: World, original: Any, outputs: Any, leaves: list[Tensor], grad_outputs: Any, args: Any,
+    kwargs: Any,
+) -> Any:  # fmt: skip
+    if world.size == 1:
+        return original(outputs, leaves, grad_outputs, *args, **kwargs)
+    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    local, seeds = _rooted(world, [world.exact(root) for root in roots], grad_outputs)
+    with torch._C.DisableTorchFunctionSubclass():
+        found = original(local, leaves, seeds, *args, **kwargs)
+        made = []
+        for leaf, one in zip(leaves, found, strict=True):
+            if one is None:
+                made.append(None)
+            elif isinstance(leaf, Shard):
+                made.append(shard(one, leaf._place))
+            else:
+                made.append(SumAll.apply(one, world.data))
+    return tuple(made)
 
 
 def _register_hook(current: Current, original: Any) -> Any:
@@ -316,7 +330,7 @@ def _factory(current: Current, original: Any) -> Any:
         world = current()
         if world is None or world.regions.active is not None:
             return original(*args, **kwargs)
-        return world.made_by_sizes(original, args, kwargs)
+        return made(world, original, args, kwargs)
 
     return make
 
@@ -330,6 +344,29 @@ def _counting_factory(current: Current, original: Any) -> Any:
         return original(*args, **kwargs)
 
     return make
+
+
+def _constructor(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def make(data: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None:
+            return original(data, *args, **kwargs)
+        if isinstance(data, Tracked) and original.__name__ == "as_tensor":
+            return data.to(*args, **kwargs) if args or kwargs else data
+        return original(opened(world, data), *args, **kwargs)
+
+    return make
+
+
+def _parameter(current: Current, original: Any) -> Any:
+    def __new__(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if isinstance(data, Tracked) and world is not None:
+            data = whole(world, data.detach())  # parameters are replicated
+        return original(cls, data, *args, **kwargs)
+
+    return __new__
 
 
 # Listening.
@@ -349,10 +386,15 @@ def _next(current: Current, original: Any) -> Any:
 def _read(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def read(self: Tensor, *args: Any) -> Any:
-        value = original(self, *args)
         world = current()
-        if world is not None:
-            world.recorded_value(value)
+        if world is None or world.is_reading:
+            return original(self, *args)
+        world.is_reading = True  # a tracked tensor comes here again with its global value
+        try:
+            value = original(self, *args)
+        finally:
+            world.is_reading = False
+        world.recorded_value(value)
         return value
 
     return read

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from reparto.runtime._collective import Gather, SumAll, gathered, summed
 from reparto.runtime._layout import Placement, effective, take
+from reparto.runtime._mirrors import Mirror, data_behind, reflect, remember, wrote
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -66,6 +67,7 @@ class Shard(Tracked):
 
     _place: Placement
     _site: Any = None
+    _mirror: Mirror | None = None
 
 
 class Summand(Tracked):
@@ -126,6 +128,8 @@ class Cell:
 
 def dispatch(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one operation that has tracked tensors among its arguments."""
+    if world.mirrors:
+        reflect(world)
     rules = RULES if _has_shard(args, kwargs) else SUM_RULES
     rule = rules.get(func)
     if rule is None:
@@ -186,7 +190,12 @@ def whole(world: World, tensor: Tensor, why: str = "gathered") -> Tensor:
         if isinstance(tensor, Shard):
             world.impure(why)
             local, place = tensor.as_subclass(Tensor), tensor._place
-            if local.requires_grad and torch.is_grad_enabled():
+            with_graph = local.requires_grad and torch.is_grad_enabled()
+            if tensor._mirror is not None and tensor._mirror.is_current(tensor, with_graph):
+                return tensor._mirror.whole
+            if not with_graph and (data := data_behind(world, tensor)) is not None:
+                return data
+            if with_graph:
                 return Gather.apply(local, place, world.data)  # type: ignore[no-any-return]
             return gathered(local, place, world.data)
         if isinstance(tensor, Summand):
@@ -235,35 +244,52 @@ def own_rows(world: World, tensor: Shard) -> Tensor:
 def on_whole(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the gathered tensors, as every worker would have alone."""
     name = getattr(func, "__name__", str(func))
-    if _has_shard(args, kwargs):
-        world.saw_gather(name)
+    world.saw_gather(name)
     whole_args = mapped(args, lambda value: whole(world, value, f"{name} runs on the whole batch"))
     whole_kwargs = mapped(kwargs, lambda value: whole(world, value))
     result = func(*whole_args, **whole_kwargs)
-    if args and isinstance(args[0], Shard) and _writes(name):
-        _write_back(world, args[0], whole_args[0])
-        return args[0] if isinstance(result, Tensor) else result
-    if args and isinstance(args[0], Summand) and _writes(name):
-        local = whole_args[0] / world.size
-        with torch.no_grad(), _no_dispatch():
-            args[0].copy_(local)
-        args[0]._cell = Cell(local.detach())
-        args[0]._scale = 1.0
-        return args[0] if isinstance(result, Tensor) else result
+    if not args:
+        return result
+    if _writes(name):
+        return _written(world, args[0], whole_args[0], result)
+    is_copy = isinstance(args[0], Shard) and not _is_view(whole_args[0], args[0])
+    if is_copy and (name == "__iter__" or _is_view(result, whole_args[0])):
+        remember(world, args[0], whole_args[0])
     return result
 
 
 def _writes(name: str) -> bool:
-    if name in ("__setitem__",) or (name.startswith("__i") and name.endswith("__")):
+    if name in ("__setitem__", "__set__") or (name.startswith("__i") and name.endswith("__")):
         return name not in ("__init__", "__invert__", "__int__", "__index__", "__iter__")
     return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_",)
 
 
-def _write_back(world: World, target: Shard, source: Tensor) -> None:
+def _is_view(result: Any, base: Tensor) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(_is_view(part, base) for part in result)
+    if not isinstance(result, Tensor) or result.layout != torch.strided:
+        return False
     with _no_dispatch():
-        if target.requires_grad and torch.is_grad_enabled() and target.is_leaf:
-            raise RuntimeError("a leaf that requires grad is used in an in-place operation")
-        target.copy_(take(source, target._place, world.rank))
+        return bool(result.untyped_storage()._cdata == base.untyped_storage()._cdata)
+
+
+def _written(world: World, target: Any, source: Any, result: Any) -> Any:
+    """Carry over what an operation wrote into the gathered copy of its first argument."""
+    if isinstance(target, (list, tuple)):  # torch._foreach_*
+        for one, its_source in zip(target, source, strict=True):
+            _written(world, one, its_source, None)
+        return result
+    if isinstance(target, Shard):
+        with _no_dispatch():
+            target.copy_(take(source, target._place, world.rank))
+            wrote(world, target)
+    elif isinstance(target, Summand):
+        local = source / world.size
+        with _no_dispatch():
+            target.copy_(local)
+        target._cell = Cell(local.detach())
+        target._scale = 1.0
+    return target if isinstance(result, Tensor) else result
 
 
 def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:

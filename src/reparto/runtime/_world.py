@@ -20,7 +20,7 @@ from reparto.comm import CountingGroup, GlooGroup, Group, NcclGroup, own_address
 from reparto.errors import DisagreementError
 from reparto.runtime import _patches, _rules, _tensors
 from reparto.runtime._gradients import Gradients, Owner
-from reparto.runtime._layout import BatchInt, Placement, Split, split_evenly, take
+from reparto.runtime._layout import Placement, Split, split_evenly, take
 from reparto.runtime._regions import Regions
 from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
 from reparto.spec import Options, StepRecord, StrategyConfig
@@ -61,7 +61,7 @@ class World:
         self.gradients = Gradients(self)
         self.regions = Regions()
         self.has_regions = os.environ.get("REPARTO_REGIONS", "1") != "0"
-        self.in_step = False
+        self.in_step = self.is_reading = False
         self.last_batch = 0
         self.on_step, self.on_note = on_step, on_note
         self.recorder: Any = None
@@ -69,8 +69,11 @@ class World:
         self.num_steps = self.num_samples = 0
         self.began = time.perf_counter()
         self.first_step = self.last_step = 0.0
-        self.loss: Cell | float | None = None
+        self.loss: Cell | None = None
+        self.loss_scale = 1.0
         self.gathered_operations: dict[str, int] = {}
+        self.mirrors: list[Any] = []
+        self.has_leaves = False
         self.owns_draws = False
         self.modules: list[Any] = []
         self.module_depth = 0
@@ -164,26 +167,6 @@ class World:
         rows = place.split.rows(self.rank)
         return Placement(place.split, 0, 1, tensor.shape[0] // rows)
 
-    def made_by_sizes(
-        self, func: Any, args: Any, kwargs: Any, has_self: bool = False
-    ) -> Any:
-        """Call a factory; a size that follows the batch makes the result a Shard."""
-        start = 1 if has_self else 0
-        found = _batch_size_in(args[start:], kwargs)
-        if found is None:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        sizes, size, dim = found
-        place = Placement(size.split, dim, 1, size.inner)
-        name = func.__name__
-        if name in ("rand", "randn", "randint", "normal"):
-            # Noise of the script's own: drawn for the whole batch, as it would be alone.
-            return shard(take(func(*args, **kwargs), place, self.rank), place)
-        local = [int(one) for one in sizes]
-        local[dim] = place.local_length(self.rank)
-        with torch._C.DisableTorchFunctionSubclass():
-            return shard(func(*_with_sizes(args, start, local), **_with_size(kwargs, local)), place)
-
     # Randomness.
 
     @contextlib.contextmanager
@@ -211,8 +194,10 @@ class World:
     def before_backward(self, roots: list[Tensor]) -> None:
         """A backward pass begins."""
         cell, divisor = None, None
+        self.loss_scale = 1.0
         if len(roots) == 1 and isinstance(roots[0], Summand):
             cell, divisor = roots[0]._cell, roots[0]._cell.divisor
+            self.loss_scale = roots[0]._scale
         elif any(isinstance(root, Summand) and root._cell.divisor for root in roots):
             roots[:] = [self.exact(root) for root in roots]
         if cell is not None:
@@ -233,8 +218,8 @@ class World:
         return tensor
 
     def _record_loss(self) -> None:
-        if isinstance(self.loss, Cell):
-            value = number(self.loss.value(self))
+        if self.loss is not None:
+            value = number(self.loss.value(self)) * self.loss_scale
             if self.recorder is not None:
                 self.recorder.loss(value)
 
@@ -293,8 +278,8 @@ class World:
 
     def known_loss(self) -> float | None:
         """The last loss, if every worker knows it already."""
-        if isinstance(self.loss, Cell) and self.loss.total is not None:
-            return number(self.loss.total)
+        if self.loss is not None and self.loss.total is not None:
+            return number(self.loss.total) * self.loss_scale
         return None
 
     def leave_if_done(self) -> None:
@@ -356,11 +341,11 @@ class World:
 
     # Recording, for verify.
 
-    def recorded_gradients(self, owner: Owner) -> None:
+    def recorded_gradients(self, owner: Owner, grads: list[Any] | None = None) -> None:
         """The gradients of an owner have become global."""
         if self.recorder is not None:
-            grads = [strategies.grad_of(tensor) for tensor in owner.tensors]
-            self.recorder.gradients(owner.num_steps + 1, owner.name, grads)
+            found = grads or [strategies.grad_of(tensor) for tensor in owner.tensors]
+            self.recorder.gradients(owner.num_steps + 1, owner.name, found)
 
     def saw_module(self, module: Any) -> None:
         """A module was called; those that the script calls itself are compared at the end."""
@@ -383,31 +368,6 @@ def _numbers(value: Any) -> Iterator[float]:
             yield from _numbers(part)
 
 
-def _batch_size_in(args: Any, kwargs: Any) -> tuple[list[int], BatchInt, int] | None:
-    candidates = [kwargs.get("size"), list(args), *args]
-    for sizes in candidates:
-        if isinstance(sizes, (tuple, list)):
-            for dim, size in enumerate(sizes):
-                if isinstance(size, BatchInt):
-                    others = [one for one in sizes if isinstance(one, int)]
-                    return others, size, [type(o) is BatchInt for o in others].index(True)
-    return None
-
-
-def _with_sizes(args: Any, start: int, local: list[int]) -> Any:
-    head, rest = args[:start], args[start:]
-    for position, one in enumerate(rest):
-        if isinstance(one, (tuple, list)) and any(isinstance(o, BatchInt) for o in one):
-            return (*head, *rest[:position], local, *rest[position + 1 :])
-    if any(isinstance(one, BatchInt) for one in rest):
-        return (*head, *local, *[one for one in rest if not isinstance(one, int)])
-    return args
-
-
-def _with_size(kwargs: Any, local: list[int]) -> Any:
-    return {**kwargs, "size": local} if "size" in kwargs else kwargs
-
-
 # Joining and leaving.
 
 _thread = threading.local()
@@ -420,6 +380,10 @@ def current() -> World | None:
 
 
 _tensors._current.append(current)
+
+
+# A process that the script forks (a DataLoader's worker) is no worker of ours.
+os.register_at_fork(after_in_child=lambda: enter(None))
 
 
 def enter(world: World | None) -> None:
@@ -473,6 +437,8 @@ def join(
 
         promote()
     _patches.install(current, tracking=world_size > 1)
+    if options.steps is not None:
+        _patches.install_gradients(current)  # steps made by hand count too
     if options.record:
         _patches.install_recording(current)
         if rank == 0:

@@ -9,6 +9,7 @@ from reparto.spec._equality import (
     TensorDistance,
     VerifyResult,
 )
+from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, decode
 from reparto.spec._job import Job
 from reparto.spec._plan import Message, Plan, Profile, StrategyConfig, Traffic
 from reparto.spec._program import Diagnostic, Finding, Place, Program, SourceFile
@@ -16,16 +17,22 @@ from reparto.spec._run import Assignment, Failure, Options, RunResult, StepRecor
 
 __all__ = [
     "Assignment",
+    "Begin",
     "Cluster",
     "Diagnostic",
     "Divergence",
+    "Done",
+    "Event",
+    "Failed",
     "Failure",
     "Finding",
     "Host",
     "Job",
     "Link",
     "Message",
+    "Note",
     "Options",
+    "Output",
     "Place",
     "Plan",
     "Profile",
@@ -33,12 +40,14 @@ __all__ = [
     "RunResult",
     "ScalarDistance",
     "SourceFile",
+    "Step",
     "StepDistance",
     "StepRecord",
     "StrategyConfig",
     "TensorDistance",
     "Traffic",
     "VerifyResult",
+    "decode",
     "from_json",
     "from_plain",
     "to_json",

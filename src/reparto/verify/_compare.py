@@ -10,6 +10,7 @@ gradient itself and stays visible down to the level of rounding.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -21,6 +22,8 @@ from torch import Tensor
 from reparto.runtime._record import Entry, Record
 
 Precision = Literal["float64", "float32"]
+#: Owner, step, and which of several gradients of that step (LBFGS asks for many).
+GradientKey = tuple[str, int, int]
 
 #: The least divisor: relative to the largest gradient of the run, and absolute.
 _GRADIENT_FLOOR: Mapping[Precision, tuple[float, float]] = {
@@ -58,14 +61,14 @@ class Distances:
     """All gaps between two records.
 
     Attributes:
-        gradients: By owner and step.
+        gradients: By owner, step and number within the step.
         losses: By number, from 1.
         values: By number, from 1.
         tensors: By name.
         nan_at: Order of the first entry that is NaN on both sides alike; None if none is.
     """
 
-    gradients: Mapping[tuple[str, int], Gap] = field(default_factory=dict)
+    gradients: Mapping[GradientKey, Gap] = field(default_factory=dict)
     losses: Mapping[int, Gap] = field(default_factory=dict)
     values: Mapping[int, Gap] = field(default_factory=dict)
     tensors: Mapping[str, Gap] = field(default_factory=dict)
@@ -105,6 +108,17 @@ def difference(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(alike, 0.0, (a - b).abs()).nan_to_num(nan=math.inf)
 
 
+def gradient_entries(record: Record) -> dict[GradientKey, Entry]:
+    """All gradients of a record."""
+    found: dict[GradientKey, Entry] = {}
+    seen: Counter[tuple[str, int]] = Counter()
+    for entry in record.of_kind("gradient"):
+        owner, step = entry.data["owner"], entry.data["step"]
+        seen[owner, step] += 1
+        found[owner, step, seen[owner, step]] = entry
+    return found
+
+
 def gradient_pairs(
     sequential: Record, shared: Record, ours: Entry, theirs: Entry
 ) -> list[tuple[Tensor | None, Tensor | None]]:
@@ -113,14 +127,11 @@ def gradient_pairs(
     return [(a.get(str(index)), b.get(str(index))) for index in range(len(ours.data["shapes"]))]
 
 
-def _gradients(
-    sequential: Record, shared: Record, precision: Precision
-) -> dict[tuple[str, int], Gap]:
-    ours = {_key(entry): entry for entry in sequential.of_kind("gradient")}
-    theirs = {_key(entry): entry for entry in shared.of_kind("gradient")}
+def _gradients(sequential: Record, shared: Record, precision: Precision) -> dict[GradientKey, Gap]:
+    ours, theirs = gradient_entries(sequential), gradient_entries(shared)
     relative, absolute = _GRADIENT_FLOOR[precision]
-    gaps: dict[tuple[str, int], Gap] = {}
-    raw: dict[tuple[str, int], Gap] = {}
+    gaps: dict[GradientKey, Gap] = {}
+    raw: dict[GradientKey, Gap] = {}
     for key, entry in ours.items():
         if key not in theirs:
             problem = "the shared-out script does not make this step"
@@ -128,7 +139,7 @@ def _gradients(
         else:
             raw[key] = _gradient(sequential, shared, entry, theirs[key])
     largest: dict[str, float] = {}
-    for (owner, _), gap in raw.items():
+    for (owner, _, _), gap in raw.items():
         largest[owner] = max(largest.get(owner, 0.0), gap.sequential or 0.0)
     for key, gap in raw.items():
         divisor = max(gap.sequential or 0.0, relative * largest[key[0]], absolute)
@@ -237,10 +248,6 @@ def _states(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Gap
         distance = math.inf if problem else 0.0
         gaps[name] = Gap(order=math.inf, distance=distance, problem=problem, shape=shape)
     return gaps
-
-
-def _key(entry: Entry) -> tuple[str, int]:
-    return entry.data["owner"], entry.data["step"]
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from reparto.runtime._record import Entry, Record
 from reparto.spec import Divergence
-from reparto.verify._compare import difference, gradient_pairs
+from reparto.verify._compare import difference, gradient_entries, gradient_pairs
 from reparto.verify._judge import Excess, summarised
 
 #: So close must a gradient come to a multiple of the other for the factor to be worth telling.
 _PROPORTIONAL = 1e-3
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def explain(
@@ -31,10 +32,12 @@ def explain(
         return _of_gradient(first, excesses, sequential, shared, num_workers)
     if first.kind == "tensor":
         return _of_tensors(excesses)
-    return _of_scalar(first, sequential, num_workers)
+    return _of_scalar(first, excesses, sequential, num_workers)
 
 
-def _of_scalar(first: Excess, sequential: Record, num_workers: int) -> Divergence:
+def _of_scalar(
+    first: Excess, excesses: Sequence[Excess], sequential: Record, num_workers: int
+) -> Divergence:
     gap = first.gap
     noun = "loss" if first.kind == "loss" else "number read from a tensor"
     place = f"{noun} {first.key}, {_after(gap.order, sequential)}"
@@ -56,6 +59,8 @@ def _of_scalar(first: Excess, sequential: Record, num_workers: int) -> Divergenc
     hint = _factor_hint(factor, num_workers, noun="a sum over workers")
     if not hint and first.kind == "loss" and _steps_before(gap.order, sequential) == 0:
         hint = "the first loss differs already: the batch or the initial parameters are not alike"
+        if any(str(excess.key).endswith(_STATISTICS) for excess in excesses):
+            hint += ", or BatchNorm takes the statistics of one slice"
     elif not hint and first.kind == "loss":
         hint = (
             "the gradients up to here agree: the batch is not the same, or a buffer or "
@@ -73,9 +78,10 @@ def _of_gradient(
     shared: Record,
     num_workers: int,
 ) -> Divergence:
-    owner, step = first.key
+    owner, step, _ = first.key
     place = f"gradient of {owner} at step {step}"
-    ours, theirs = _entry(sequential, owner, step), _entry(shared, owner, step)
+    ours = gradient_entries(sequential).get(first.key)
+    theirs = gradient_entries(shared).get(first.key)
     if first.gap.problem or ours is None or theirs is None:
         return Divergence(place=place, what=first.gap.problem, hint=_step_hint(ours, theirs))
     fit = _fit(sequential, shared, ours, theirs, first.limit)
@@ -109,8 +115,7 @@ def _of_tensors(excesses: Sequence[Excess]) -> Divergence:
     what = f"{worst.key} {list(worst.gap.shape)}: {problem}"
     if len(names) > 1:
         what += f"; {len(names)} tensors differ: {summarised(names)}"
-    statistics = ("running_mean", "running_var", "num_batches_tracked")
-    if all(name.endswith(statistics) for name in names):
+    if all(name.endswith(_STATISTICS) for name in names):
         hint = "only BatchNorm's running statistics differ: they are not those of the whole batch"
     else:
         hint = (
@@ -170,13 +175,6 @@ def _step_hint(ours: Entry | None, theirs: Entry | None) -> str:
     if ours is None or theirs is None:
         return "a decision (early stopping, the length of a loop, a skipped step) differs"
     return "a parameter without gradient is skipped by the optimizer, one with zeros is not"
-
-
-def _entry(record: Record, owner: str, step: int) -> Entry | None:
-    for entry in record.of_kind("gradient"):
-        if (entry.data["owner"], entry.data["step"]) == (owner, step):
-            return entry
-    return None
 
 
 def _steps_before(order: float, record: Record) -> int:

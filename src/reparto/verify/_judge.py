@@ -105,7 +105,7 @@ def judge(distances: Distances, tolerance: float, noise: Distances | None = None
                 norm=gap.sequential or 0.0,
                 limit=limit,
             )
-            for (owner, step), (gap, limit) in gradients.items()
+            for (owner, step, _), (gap, limit) in gradients.items()
         ),
         losses=_scalars(losses),
         values=_scalars(values),

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from reparto import api
 from reparto._scratch import scratch_copy
 from reparto.errors import ScriptError
-from reparto.runtime._events import Event, Output, Step
-from reparto.spec import Options, Plan, Program, RunResult
+from reparto.spec import Event, Options, Output, Plan, Program, RunResult, Step
 
 if TYPE_CHECKING:
     from reparto.runtime._record import Record

@@ -99,7 +99,9 @@ def _iteration(name: str, last: str, arguments: list[Values], first: Values) -> 
     if name == "next":
         return elements(first)
     if name == "map":
-        return items(combine([elements(part) for part in arguments[1:]]))
+        data = combine([elements(part) for part in arguments[1:]])
+        makes = any(value.name.startswith("torch.") for value in first)  # map(torch.tensor, xs)
+        return items(TENSOR if makes and not has(data, "batch") else data)
     if name == "range":
         return items(combine(arguments))
     if last == "trange":

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from reparto.convert.gather._call_values import external_call, method_call
 from reparto.convert.gather._classes import Classes
 from reparto.convert.gather._functions import argument_for, own_nodes
-from reparto.convert.gather._library import BATCH_SIZE_NAMES
+from reparto.convert.gather._library import BATCH_SIZE_NAMES, STARS
 from reparto.convert.gather._reaching import reaching
 from reparto.convert.gather._scopes import FUNCTIONS, Binding, Scope, every_parameter
 from reparto.convert.gather._source import Source, absolute_module
@@ -189,9 +189,14 @@ class Evaluator:
                 member = self.member(source, name)
                 if member:
                     return member
-            elif star.startswith("torch") and not hasattr(builtins, name):
+            elif star.startswith("torch") and self._star_brings(star, name):
                 return frozenset({Value("external", name=f"{star}.{name}")})
         return frozenset({Value("external", name=name)})
+
+    @staticmethod
+    def _star_brings(star: str, name: str) -> bool:
+        known = STARS.get(star)
+        return name in known if known is not None else not hasattr(builtins, name)
 
     def member(self, source: Source, name: str) -> Values:
         """What a module of the user's offers under a name."""

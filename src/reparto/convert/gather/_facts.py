@@ -75,7 +75,7 @@ class Facts:
         return any(node in loop.nodes for loop in self.training)
 
     def batch_loops(self) -> list[Loop]:
-        """The loops that walk through batches: of training and of evaluation, outside of models."""
+        """The loops that walk through batches: of training, of evaluation."""
         return [
             loop
             for loop in self.loops
@@ -123,14 +123,16 @@ def gather(sources: list[Source]) -> Facts:
         scopes |= visitor.scopes
         scope_of |= visitor.of
     evaluator = Evaluator(sources, scopes, scope_of)
-    evaluator.refresh(2)
+    evaluator.refresh(3)
     evaluator.promoted = _unknown_models(evaluator, scope_of)
-    evaluator.refresh(2)
+    if evaluator.promoted:
+        evaluator.refresh(2)
     finder = EffectFinder(evaluator)
+    idle = {node for source in sources[1:] for node in _main_blocks(source)}
     candidates = [
         (node, scope.source, scope)
         for node, scope in scope_of.items()
-        if isinstance(node, ast.For | ast.While | ast.AsyncFor)
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor) and node not in idle
     ]
     return Facts(
         sources=sources,
@@ -139,8 +141,15 @@ def gather(sources: list[Source]) -> Facts:
         evaluator=evaluator,
         effects=finder,
         loops=find_loops(candidates, finder),
-        calls=[node for node in scope_of if isinstance(node, ast.Call)],
+        calls=[node for node in scope_of if isinstance(node, ast.Call) and node not in idle],
     )
+
+
+def _main_blocks(source: Source) -> Iterator[ast.AST]:
+    """What a module would do only if it were the script: ``if __name__ == "__main__":``."""
+    for statement in source.tree.body:
+        if isinstance(statement, ast.If) and "__main__" in ast.unparse(statement.test):
+            yield from ast.walk(statement)
 
 
 def _unknown_models(evaluator: Evaluator, scope_of: dict[ast.AST, Scope]) -> set[ast.AST]:

@@ -13,6 +13,24 @@ MODULES = {"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.modul
 OPTIMIZERS = {"torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"}
 AVERAGED = {"torch.optim.swa_utils.AveragedModel"}
 
+# What `from … import *` brings, where it must be told apart.
+STARS: dict[str, frozenset[str]] = {
+    "torch.utils.data": frozenset(
+        {
+            *("DataLoader", "Dataset", "IterableDataset", "TensorDataset", "Subset"),
+            *("ConcatDataset", "random_split", "Sampler", "RandomSampler", "SequentialSampler"),
+            *("BatchSampler", "WeightedRandomSampler", "SubsetRandomSampler", "default_collate"),
+        }
+    ),
+    "torch.optim": frozenset(
+        {
+            *("SGD", "Adam", "AdamW", "Adamax", "Adadelta", "Adagrad", "ASGD", "LBFGS", "NAdam"),
+            *("RAdam", "RMSprop", "Rprop", "SparseAdam", "Adafactor", "Muon", "Optimizer"),
+        }
+    ),
+    "torch.optim.lr_scheduler": frozenset(),
+}
+
 # Factories of whole models: a call of anything below these names constructs one.
 MODEL_FACTORIES = (
     "torchvision.models.",
@@ -169,8 +187,8 @@ TO_ARRAY = {"numpy", "tolist", "to_numpy"}
 TO_NUMBER = {"item", "dim", "ndimension", "numel", "nelement", "element_size", "get_device"}
 BATCH_SIZE_NAMES = {
     *("batch_size", "bs", "bsz", "b_size", "batchsize", "mb_size", "batch_sz", "minibatch_size"),
-    *("n_batch", "batch", "mini_batch_size", "batchSize", "BATCH_SIZE", "b", "B", "batch_len"),
-    *("BATCH", "num_samples_per_batch", "cur_batch_size", "current_batch_size"),
+    *("mini_batch_size", "batchSize", "BATCH_SIZE", "b", "B", "batch_len"),
+    *("num_samples_per_batch", "cur_batch_size", "current_batch_size"),
 }
 
 SAVES = {
@@ -184,9 +202,8 @@ SAVES = {
     "torchvision.utils.save_image",
     "safetensors.torch.save_file",
     "yaml.dump",
-    "os.makedirs",
-    "os.mkdir",
 }
+FOLDERS = {"os.makedirs", "os.mkdir"}  # no decision of weight hangs on them
 PLOTS = ("matplotlib.", "seaborn.", "plotly.", "visdom.")
 TRACKERS = (
     "wandb.",

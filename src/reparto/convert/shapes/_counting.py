@@ -15,12 +15,14 @@ class Counting:
     """A loop with a counter.
 
     Attributes:
+        counter: The counter.
         names: The counter, and what is computed from it in the loop's body.
         strides: Whether the counter itself moves by whole batches (a ``range`` with a step).
         over_time: Whether a hidden state is carried from pass to pass: the counter walks
             through time, and the batch is the other dimension.
     """
 
+    counter: str
     names: frozenset[str]
     strides: bool
     over_time: bool
@@ -37,7 +39,7 @@ def counting(facts: Facts, loop: Loop) -> Counting | None:
     step = ranged.args[2] if len(ranged.args) == 3 else None
     strides = step is not None and getattr(step, "value", 0) != 1
     names = _derived(node.body, {counter})
-    return Counting(frozenset(names), strides, carries_state(facts, loop))
+    return Counting(counter, frozenset(names), strides, carries_state(facts, loop))
 
 
 def _while(facts: Facts, loop: Loop) -> Counting | None:
@@ -53,7 +55,7 @@ def _while(facts: Facts, loop: Loop) -> Counting | None:
             and getattr(node.value, "value", 0) != 1
         ):
             names = _derived(loop.node.body, {node.target.id})
-            return Counting(frozenset(names), True, carries_state(facts, loop))
+            return Counting(node.target.id, frozenset(names), True, carries_state(facts, loop))
     return None
 
 

@@ -19,7 +19,7 @@ def find(facts: Facts) -> Decision:
     """Shard the data of training loops that no other shape has shared out."""
     decision = Decision()
     for loop in facts.training:
-        if any(
+        if "model" in loop.effects or any(
             isinstance(node, ast.Name | ast.Call) and has(facts.evaluate(node), "batch")
             for node in loop.nodes
             if node in facts.scope_of

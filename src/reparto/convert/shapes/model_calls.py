@@ -63,12 +63,14 @@ def _is_model_call(facts: Facts, call: ast.Call) -> bool:
 
 def _data_arguments(facts: Facts, call: ast.Call) -> list[ast.expr]:
     carried = carried_names(facts, call)
-    candidates = [*call.args, *(keyword.value for keyword in call.keywords)]
+    # f(*xs) is shared out as f(*reparto.shard(xs))
+    positional = [part.value if isinstance(part, ast.Starred) else part for part in call.args]
+    candidates = [*positional, *(keyword.value for keyword in call.keywords)]
     return [
         part
         for index, part in enumerate(candidates)
         if not (index and _SHARED_BY_ALL.search(facts.source(part).snippet(part)))
-        and not isinstance(part, ast.Constant | ast.Starred | ast.Lambda)
+        and not isinstance(part, ast.Constant | ast.Lambda)
         and not (isinstance(part, ast.Name) and part.id in carried)
         and not only(
             facts.evaluate(part), "number", "size", "function", "class", "model", "external"

@@ -44,7 +44,7 @@ def _kind(facts: Facts, call: ast.Call) -> str:
     for name in names:
         if name == "print":
             return "print"
-        if name in library.SAVES:
+        if name in library.SAVES or name in library.FOLDERS:
             return "write"
         if name == "open" and _writes(call):
             return "write"

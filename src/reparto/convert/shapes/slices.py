@@ -74,6 +74,8 @@ def _sliced(index: ast.expr, count: Counting) -> int | None:
             inner = [node for bound in bounds for node in ast.walk(bound)]
             names = {node.id for node in inner if isinstance(node, ast.Name)}
             scaled = any(isinstance(node, ast.Mult) for node in inner)
-            if names & count.names and (count.strides or scaled or names - {*count.names}):
+            # x[i : i + w] with a counter that moves by one is a window, not a batch.
+            derived = names & (count.names - {count.counter})
+            if derived or (count.counter in names and (count.strides or scaled)):
                 return position
     return None

@@ -12,6 +12,7 @@ from reparto.runtime import _tensors
 from reparto.runtime._rules import (
     _attributes,
     _index,
+    _joins,
     _layers,
     _losses,
     _matmul,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "_attributes",
     "_index",
+    "_joins",
     "_layers",
     "_losses",
     "_matmul",
@@ -50,7 +52,8 @@ def function_name(func: Any) -> str:
     """The name of a function; ``shape.__get__`` for the getter of an attribute."""
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__"):
-        return f"{func.__self__.__name__}.{name}"
+        attribute = getattr(func.__self__, "fget", func.__self__)  # ours, or a getter in C
+        return f"{attribute.__name__}.{name}"
     return str(name)
 
 
@@ -62,10 +65,10 @@ def resolve(func: Any) -> tuple[Rule, Rule]:
     """The rule for Shards and the rule for Summands of a function seen for the first time."""
     name = function_name(func)
     for_shards = _tensors.RULES.get(func) or BY_NAME.get(name)
-    if for_shards is None and is_pointwise(name):
-        for_shards = pointwise
     if for_shards is None and is_pointwise_in_place(name):
         for_shards = pointwise_in_place
+    if for_shards is None and is_pointwise(name):
+        for_shards = pointwise
     return for_shards or _on_whole, SUMS.get(name, _on_whole)
 
 

@@ -76,36 +76,57 @@ def settled(world: World, value: Any) -> Any:
     return reduced(world, value) if isinstance(value, Summand) else value
 
 
+def local(value: Any) -> Any:
+    """A Shard as this worker's plain slice; anything else as it is."""
+    return value.as_subclass(Tensor) if isinstance(value, Shard) else value
+
+
 def aligned(world: World, tensors: list[Any]) -> tuple[list[Any], int, Placement] | None:
     """Line up broadcast operands so that an element-wise operation can run on slices.
 
     Returns:
         The local operands, the number of dimensions of the result, and where it is shared out;
-        None if the operands are shared out along different dimensions.
+        None if the operands are shared out along different dimensions, or if a batch of one is
+        stretched to the length of another operand.
     """
-    shards = [t for t in tensors if isinstance(t, Shard)]
+    shards = [one for one in tensors if isinstance(one, Shard)]
     first = shards[0]._place
     from_right = shards[0].dim() - first.dim
-    for other in shards[1:]:
-        place = other._place
-        if other.dim() - place.dim != from_right or not place.same_rows(first):
-            return None
-    ndim = max(t.dim() for t in tensors if isinstance(t, Tensor))
-    local: list[Any] = []
-    for tensor in tensors:
-        if isinstance(tensor, Shard):
-            local.append(tensor.as_subclass(Tensor))
-        elif isinstance(tensor, Tensor):
-            tensor = settled(world, tensor)
-            dim = tensor.dim() - from_right
-            if dim >= 0 and tensor.shape[dim] != 1:
-                tensor = sliced(world, tensor, first.at(dim))
-            local.append(tensor)
-        else:
-            if isinstance(tensor, BatchInt):
-                world.impure("the batch size is used as a number")
-            local.append(tensor)
-    return local, ndim, first.at(ndim - from_right)
+    if any(not _stands_at(one, from_right, first) for one in shards[1:]):
+        return None
+    tensors = [settled(world, one) for one in tensors]
+    if not all(fits(one, from_right, first) for one in tensors if isinstance(one, Tensor)):
+        return None
+    ndim = max(one.dim() for one in tensors if isinstance(one, Tensor))
+    slices = [_aligned_one(world, one, from_right, first) for one in tensors]
+    return slices, ndim, first.at(ndim - from_right)
+
+
+def _stands_at(tensor: Shard, from_right: int, place: Placement) -> bool:
+    return tensor.dim() - tensor._place.dim == from_right and tensor._place.same_rows(place)
+
+
+def fits(tensor: Tensor, from_right: int, place: Placement) -> bool:
+    """Whether a replicated operand has the batch's length there, or one row for all."""
+    dim = tensor.dim() - from_right
+    return isinstance(tensor, Shard) or dim < 0 or tensor.shape[dim] in (1, place.length)
+
+
+def _aligned_one(world: World, value: Any, from_right: int, place: Placement) -> Any:
+    if isinstance(value, Shard):
+        return value.as_subclass(Tensor)
+    if isinstance(value, Tensor):
+        return aligned_slice(world, value, from_right, place)
+    if isinstance(value, BatchInt):
+        world.impure("the batch size is used as a number")
+    return value
+
+
+def aligned_slice(world: World, tensor: Tensor, from_right: int, place: Placement) -> Tensor:
+    """This worker's rows of a replicated operand, all of it where it has one row for all."""
+    dim = tensor.dim() - from_right
+    follows = dim >= 0 and tensor.shape[dim] != 1
+    return sliced(world, tensor, place.at(dim)) if follows else tensor
 
 
 def normal_dim(dim: int, ndim: int) -> int:

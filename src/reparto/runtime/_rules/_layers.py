@@ -193,7 +193,7 @@ def _multi_head(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     plain_rows = place.outer == 1 and place.inner == 1 and place.dim == 1
     if not plain_rows or any(one._place != place for one in tensors):
         return GATHER
-    dropout, training = args[11], kwargs.get("training", True)
+    dropout, training = args[10], kwargs.get("training", True)
     if dropout and training and world.options.shared_draws:
         result = world.on_whole(func, args, kwargs)
         output = world.slice_of(result[0], place)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.runtime._rules._base import aligned, argument, named, settled, wrapped
+from reparto.runtime._mirrors import wrote
+from reparto.runtime._rules._base import aligned, argument, local, named, settled, wrapped
 from reparto.runtime._tensors import GATHER, Shard
 
 if TYPE_CHECKING:
@@ -22,15 +23,15 @@ NAMES = frozenset(
     clamp_max rsub true_divide relu relu6 gelu silu mish elu selu celu leaky_relu hardtanh
     hardswish hardsigmoid softplus softsign tanhshrink logsigmoid softshrink hardshrink
     threshold sigmoid tanh nan_to_num bitwise_not logical_not square clone detach contiguous
-    isclose float_power special_expit to float double half bfloat16 long int short byte char bool
-    cpu cuda type type_as zeros_like ones_like empty_like full_like positive alias requires_grad_
-    pin_memory retain_grad real imag abs absolute""".split()
+    isclose float_power special_expit float double half bfloat16 long int short byte char bool
+    cpu cuda type zeros_like ones_like empty_like full_like positive alias pin_memory real imag
+    abs absolute log_sigmoid _threshold""".split()
 )
 
 #: In-place forms: the first argument is written.
 IN_PLACE = frozenset(
     """__iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__
-    __ixor__ copy_ fill_ zero_ masked_fill_ clamp_ clip_ relu_ leaky_relu_ elu_ selu_ celu_
+    __ixor__ __ilshift__ __irshift__ copy_ fill_ zero_ masked_fill_ clamp_ clip_ relu_ leaky_relu_ elu_ selu_ celu_
     hardtanh_ sigmoid_ tanh_ threshold_ square_""".split()
 )
 
@@ -69,10 +70,10 @@ def pointwise(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     together = aligned(world, [*args, *kwargs.values()])
     if together is None:
         return GATHER
-    local, _, place = together
-    result = func(*local[: len(args)], **dict(zip(names, local[len(args) :], strict=True)))
-    if result is None:
-        return None
+    slices, _, place = together
+    result = func(*slices[: len(args)], **dict(zip(names, slices[len(args) :], strict=True)))
+    if args and isinstance(args[0], Shard) and (kwargs.get("inplace") or args[-1] is True):
+        wrote(world, args[0])  # an activation in place
     return wrapped(world, result, place, _site(args))
 
 
@@ -86,8 +87,9 @@ def pointwise_in_place(
     together = aligned(world, [*args, *kwargs.values()])
     if together is None or together[1] != target.dim():
         return GATHER
-    local = together[0]
-    func(target, *local[1 : len(args)], **dict(zip(kwargs, local[len(args) :], strict=True)))
+    slices = together[0]
+    func(target, *slices[1 : len(args)], **dict(zip(kwargs, slices[len(args) :], strict=True)))
+    wrote(world, target)
     return target
 
 
@@ -98,9 +100,15 @@ def _site(args: tuple[Any, ...]) -> Any:
     return None
 
 
-@named("set_", "resize_", "resize_as_", "apply_", "map_")
-def _whole_only(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return GATHER
+@named("to", "type_as")
+def _converted(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Another tensor lends its type and its device, never its shape."""
+    tensor = args[0]
+    slices = [local(settled(world, value)) for value in args]
+    result = func(*slices, **{name: local(value) for name, value in kwargs.items()})
+    if not isinstance(tensor, Shard):
+        return result
+    return wrapped(world, result, tensor._place, tensor._site)
 
 
 @named("one_hot")
@@ -112,16 +120,9 @@ def _one_hot(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return wrapped(world, func(index.as_subclass(Tensor), classes), index._place)
 
 
-@named("expand_as", "view_as", "reshape_as")
-def _shaped_like(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    source, other = args[0], args[1]
-    if isinstance(source, Shard) and isinstance(other, Shard) and func.__name__ != "expand_as":
-        local, goal = source.as_subclass(Tensor), other.as_subclass(Tensor)
-        same_batch = source._place.split == other._place.split
-        if same_batch and other._place.outer == 1 and local.numel() == goal.numel():
-            return wrapped(world, func(local, goal), other._place)
+@named("expand_as")
+def _expand_as(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    together = aligned(world, list(args[:2]))
+    if together is None or not isinstance(args[1], Shard):
         return GATHER
-    together = aligned(world, [settled(world, source), other])
-    if together is None or not isinstance(other, Shard):
-        return GATHER
-    return wrapped(world, func(*together[0]), other._place)
+    return wrapped(world, func(*together[0]), args[1]._place)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.comm import MAX, MIN
+from reparto.comm import MAX
+from reparto.runtime._mirrors import wrote
 from reparto.runtime._rules._base import (
     BY_NAME,
     aligned,
@@ -16,10 +17,11 @@ from reparto.runtime._rules._base import (
     named,
     normal_dim,
     normal_dims,
+    settled,
     without_dims,
     wrapped,
 )
-from reparto.runtime._rules._shape import global_shape
+from reparto.runtime._rules._shape import given_sizes, global_shape, numbers
 from reparto.runtime._tensors import GATHER, Shard, own_rows, summand
 
 if TYPE_CHECKING:
@@ -57,14 +59,14 @@ def _sum(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         return summand(func(**{**kwargs, "input": rows}))
     dtype = kwargs.get("dtype")
     total = rows.sum(dims, keepdim=keepdim, dtype=dtype)
-    count = prod(int(global_shape(world, tensor)[dim]) for dim in dims)
+    shape = numbers(global_shape(world, tensor))
+    count = prod(shape[dim] for dim in dims)
     return summand(total / count)
 
 
 @named("max", "min", "amax", "amin", "any", "all")
 def _extreme(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0] if args else kwargs["input"]
-    name = func.__name__
     second = argument(args, kwargs, 1, "dim", "axis", "other")
     if isinstance(second, Tensor):
         together = aligned(world, [tensor, second])
@@ -78,40 +80,47 @@ def _extreme(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         result = _local_call(func, tensor, args, kwargs)
         return wrapped(world, result, without_dims(place, dims, keepdim))
     needs_grad = tensor.requires_grad and torch.is_grad_enabled()
-    if second is not None or needs_grad or tensor.is_complex() or place.split.total == 0:
+    if second is not None or needs_grad or kwargs:
         return GATHER
-    # A ghost row repeats a row of another worker, so it cannot change an extreme.
     world.impure("an extreme over the batch")
-    extreme = func(tensor.as_subclass(Tensor)) if not place.split.is_ghost(world.rank) else None
-    return _extreme_of_all(world, name, tensor, extreme)
+    here = None if place.split.is_ghost(world.rank) else func(tensor.as_subclass(Tensor))
+    return _extreme_of_all(world, func.__name__ in ("max", "amax", "any"), tensor, here, func)
 
 
-def _extreme_of_all(world: World, name: str, tensor: Shard, extreme: Tensor | None) -> Any:
-    is_flag = name in ("any", "all") or tensor.dtype is torch.bool
-    high = name in ("max", "amax", "any")
-    dtype = torch.int64 if is_flag or not tensor.is_floating_point() else torch.float64
-    if extreme is None:
-        bounds: Any = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-        value = torch.tensor(bounds.min if high else bounds.max, dtype=dtype)
-    else:
-        value = extreme.detach().to(dtype)
-    value = value.to(tensor.device).reshape(1).clone()
-    world.data.reduce(value, MAX if high else MIN).wait()
-    return value.reshape(()).to(torch.bool if is_flag else tensor.dtype)
+def _extreme_of_all(
+    world: World, is_high: bool, tensor: Shard, here: Tensor | None, func: Any
+) -> Tensor:
+    """The extreme of every worker's; sent as a maximum, and beside it whether one is no number."""
+    is_flag = tensor.dtype is torch.bool or func.__name__ in ("any", "all")
+    dtype = torch.float64 if tensor.is_floating_point() else torch.int64
+    lowest = -torch.inf if dtype.is_floating_point else torch.iinfo(dtype).min
+    message = torch.tensor([lowest, 0], dtype=dtype, device=tensor.device)
+    if here is not None:
+        value = here.detach().to(dtype)
+        is_odd = value.isnan()
+        # ~x turns the order of whole numbers around and cannot overflow, as -x could.
+        turned = value if is_high else (-value if dtype.is_floating_point else ~value)
+        message[0], message[1] = torch.where(is_odd, lowest, turned), is_odd
+    world.data.reduce(message, MAX).wait()
+    value, is_odd = message
+    value = value if is_high else (-value if dtype.is_floating_point else ~value)
+    value = torch.where(is_odd > 0, torch.nan, value) if dtype.is_floating_point else value
+    return value.to(torch.bool if is_flag else tensor.dtype)
 
 
-def _reducing(position: int) -> Any:
+def _reducing(position: int, keepdim_at: int | None = None) -> Any:
+    """A rule for reductions that take their dimension at a position."""
+
     def rule(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         tensor = args[0] if args else kwargs["input"]
         dim = argument(args, kwargs, position, "dim", "axis")
         if dim is None or isinstance(dim, bool) or not isinstance(tensor, Shard):
             return GATHER
         dims = normal_dims(dim, tensor.dim())
-        if tensor._place.dim in dims:
+        several = any(isinstance(value, Tensor) for value in [*args[1:], *kwargs.values()])
+        if tensor._place.dim in dims or several:
             return GATHER
-        keepdim = argument(args, kwargs, position + 1, "keepdim", default=False)
-        if func.__name__ in ("var", "std", "var_mean", "std_mean"):
-            keepdim = kwargs.get("keepdim", False)
+        keepdim = argument(args, kwargs, keepdim_at or position + 1, "keepdim", "keepdims")
         result = _local_call(func, tensor, args, kwargs)
         return wrapped(world, result, without_dims(tensor._place, dims, bool(keepdim)))
 
@@ -133,17 +142,28 @@ def _along(position: int, default: Any = None) -> Any:
     return rule
 
 
-for _name in "argmax argmin prod logsumexp median nanmedian mode var std var_mean std_mean".split():
+for _name in "argmax argmin prod logsumexp median nanmedian mode".split():
     BY_NAME[_name] = _reducing(1)
-for _name in "norm kthvalue quantile nanquantile".split():
+for _name in "var std var_mean std_mean".split():
+    BY_NAME[_name] = _reducing(1, keepdim_at=3)
+for _name in "norm kthvalue quantile nanquantile linalg_vector_norm".split():
     BY_NAME[_name] = _reducing(2)
-for _name in "softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin flip".split():
+for _name in "softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin".split():
     BY_NAME[_name] = _along(1)
-BY_NAME["argsort"] = BY_NAME["sort"] = BY_NAME["glu"] = BY_NAME["msort"] = _along(1, -1)
+BY_NAME["argsort"] = BY_NAME["sort"] = BY_NAME["glu"] = _along(1, -1)
 BY_NAME["topk"] = _along(2, -1)
 BY_NAME["roll"] = _along(2)
 BY_NAME["normalize"] = _along(2, 1)
 BY_NAME["diff"] = _along(2, -1)
+
+
+@named("flip")
+def _flip(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    tensor = args[0]
+    dims = normal_dims(given_sizes(args, kwargs, "dims"), tensor.dim())
+    if tensor._place.dim in dims:
+        return GATHER
+    return wrapped(world, tensor.as_subclass(Tensor).flip(dims), tensor._place, tensor._site)
 
 
 @named("index_select")
@@ -154,25 +174,29 @@ def _index_select(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if isinstance(index, Shard) or dim == tensor._place.dim:
             return GATHER
         return wrapped(world, tensor.as_subclass(Tensor).index_select(dim, index), tensor._place)
-    result = tensor.index_select(dim, index.as_subclass(Tensor))
+    result = settled(world, tensor).index_select(dim, index.as_subclass(Tensor))
     return wrapped(world, result, index._place.at(dim))
 
 
-@named("gather", "take_along_dim")
+def _row_by_row(world: World, dim: int, tensors: list[Any]) -> tuple[list[Any], Any] | None:
+    """Line up tensors of one row each a sample: nothing is broadcast, and rows stay rows."""
+    ranks = {one.dim() for one in tensors if isinstance(one, Tensor)}
+    together = aligned(world, tensors) if len(ranks) == 1 else None
+    if together is None or normal_dim(dim, ranks.pop()) == together[2].dim:
+        return None
+    slices, _, place = together
+    rows = {one.shape[place.dim] for one in slices if isinstance(one, Tensor)}
+    return (slices, place) if len(rows) == 1 else None
+
+
+@named("gather")
 def _gather(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0]
-    if func.__name__ == "gather":
-        dim, index = argument(args, kwargs, 1, "dim"), argument(args, kwargs, 2, "index")
-    else:
-        index, dim = argument(args, kwargs, 1, "indices"), argument(args, kwargs, 2, "dim")
-    if dim is None:
+    tensor, index = args[0], argument(args, kwargs, 2, "index")
+    dim = argument(args, kwargs, 1, "dim")
+    together = _row_by_row(world, dim, [tensor, index])
+    if together is None or argument(args, kwargs, 3, "sparse_grad"):
         return GATHER
-    together = aligned(world, [tensor, index])
-    if together is None or tensor.dim() != index.dim():
-        return GATHER
-    (local, local_index), _, place = together
-    if normal_dim(dim, tensor.dim()) == place.dim:
-        return GATHER
+    (local, local_index), place = together
     return wrapped(world, torch.gather(local, dim, local_index), place)
 
 
@@ -181,14 +205,17 @@ def _scatter(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor, index = args[0], argument(args, kwargs, 2, "index")
     dim = argument(args, kwargs, 1, "dim")
     source = argument(args, kwargs, 3, "src", "value")
-    if not isinstance(tensor, Shard) or "reduce" in kwargs:
+    if not isinstance(tensor, Shard) or "reduce" in kwargs or len(args) > 4:
         return GATHER
-    together = aligned(world, [tensor, index, source])
-    if together is None or normal_dim(dim, tensor.dim()) == together[2].dim:
+    together = _row_by_row(world, dim, [tensor, index, source])
+    if together is None:
         return GATHER
-    _, local_index, local_source = together[0]
-    result = func(tensor, dim, local_index, local_source)
-    return tensor if func.__name__.endswith("_") else wrapped(world, result, together[2])
+    (local, local_index, local_source), place = together
+    if not func.__name__.endswith("_"):
+        return wrapped(world, func(local, dim, local_index, local_source), place)
+    func(tensor, dim, local_index, local_source)
+    wrote(world, tensor)
+    return tensor
 
 
 @named("cosine_similarity", "pairwise_distance")
@@ -203,8 +230,6 @@ def _pairs(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     dim = normal_dim(dim, ndim)
     if dim == place.dim:
         return GATHER
-    rest_kwargs = {key: value for key, value in kwargs.items() if key not in ("x1", "x2")}
-    result = func(a, b, *args[2:], **rest_kwargs)
-    keepdim = bool(kwargs.get("keepdim", False))
-    return wrapped(world, result, without_dims(place, (dim,), keepdim))
-
+    rest = {key: value for key, value in kwargs.items() if key not in ("x1", "x2")}
+    result = func(a, b, *args[2:], **rest)
+    return wrapped(world, result, without_dims(place, (dim,), result.dim() == ndim))

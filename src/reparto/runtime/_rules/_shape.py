@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from reparto.runtime._layout import BatchInt, Placement
+from reparto.runtime._layout import BatchInt, Placement, number
 from reparto.runtime._rules._base import (
     aligned,
     argument,
+    exactly,
     named,
     normal_dim,
     normal_dims,
-    settled,
     wrapped,
 )
 from reparto.runtime._tensors import GATHER, Shard
@@ -31,10 +32,7 @@ def global_shape(world: World, tensor: Shard) -> list[int]:
     """The shape that a Shard presents."""
     place = tensor._place
     shape = list(tensor.shape)
-    if place.outer == 1:
-        shape[place.dim] = BatchInt.of(place.split, place.inner, world.used_as_number)
-    else:
-        shape[place.dim] = place.length
+    shape[place.dim] = BatchInt.of(place.split, place.outer, place.inner, world.used_as_number)
     return shape
 
 
@@ -53,27 +51,29 @@ def _size(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 @named("__len__")
 def _len(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     world.impure("len() of a shared-out tensor")
-    return int(global_shape(world, args[0])[0])
+    return number(global_shape(world, args[0])[0])
 
 
 @named("numel", "nelement")
 def _numel(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    place = args[0]._place
-    if place.outer != 1:
-        return prod(int(size) for size in global_shape(world, args[0]))
-    rest = prod(size for dim, size in enumerate(args[0].shape) if dim != place.dim)
-    return BatchInt.of(place.split, place.inner, world.used_as_number) * rest
+    return prod(global_shape(world, args[0]))
 
 
 @named("stride")
 def _stride(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    shape = [int(size) for size in global_shape(world, args[0])]
+    shape = numbers(global_shape(world, args[0]))
     strides = tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
     dim = argument(args, kwargs, 1, "dim")
     return strides if dim is None else strides[dim]
 
 
-def _sizes(args: Args, kwargs: Kwargs, name: str) -> list[int]:
+def numbers(sizes: Sequence[int]) -> list[int]:
+    """Sizes as plain numbers."""
+    return [number(size) for size in sizes]
+
+
+def given_sizes(args: Args, kwargs: Kwargs, name: str) -> list[int]:
+    """Sizes that were given one by one or as a tuple."""
     if len(args) > 2:
         return list(args[1:])
     given = args[1] if len(args) == 2 else kwargs[name]
@@ -88,29 +88,32 @@ def _view(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and isinstance(args[1], torch.dtype):
         return GATHER
     name = "size" if "size" in kwargs else "shape"
-    return reshaped(world, tensor, _sizes(args, kwargs, name))
+    return reshaped(world, tensor, given_sizes(args, kwargs, name))
 
 
-@named("flatten")
-def _flatten(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0] if args else kwargs["input"]
+@named("view_as", "reshape_as")
+def _view_as(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    tensor, other = args[0], argument(args, kwargs, 1, "other")
     if not isinstance(tensor, Shard):
         return GATHER
+    goal = global_shape(world, other) if isinstance(other, Shard) else list(other.shape)
+    return reshaped(world, tensor, goal)
+
+
+@named("flatten", "ravel")
+def _flatten(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    tensor = args[0] if args else kwargs["input"]
     ndim = tensor.dim()
     start = normal_dim(argument(args, kwargs, 1, "start_dim", default=0), ndim)
     end = normal_dim(argument(args, kwargs, 2, "end_dim", default=-1), ndim)
     shape = global_shape(world, tensor)
-    merged: Any = 1
-    for size in shape[start : end + 1]:
-        merged = size if merged == 1 and type(merged) is int else merged * size
-    return reshaped(world, tensor, [*shape[:start], merged, *shape[end + 1 :]])
+    shape[start : end + 1] = [prod(shape[start : end + 1])]
+    return reshaped(world, tensor, shape)
 
 
 @named("unflatten")
 def _unflatten(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0]
-    if not isinstance(tensor, Shard):
-        return GATHER
     dim = normal_dim(argument(args, kwargs, 1, "dim"), tensor.dim())
     sizes = list(argument(args, kwargs, 2, "sizes"))
     shape = global_shape(world, tensor)
@@ -120,32 +123,35 @@ def _unflatten(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 def reshaped(world: World, tensor: Shard, goal: list[int]) -> Any:
     """Reshape by global sizes; keeps the sharing-out if one new dimension holds the batch."""
     place = tensor._place
-    shape = [int(size) for size in global_shape(world, tensor)]
-    if -1 in goal:
-        known = prod(int(size) for size in goal if size != -1)
-        if known == 0:
-            return GATHER
-        missing = prod(shape) // known
-        found = _placed(shape, place, [missing if size == -1 else int(size) for size in goal])
-    else:
-        found = _placed(shape, place, [int(size) for size in goal])
-    if found is None:
+    shape = numbers(global_shape(world, tensor))
+    said = numbers(goal)
+    sizes = _filled(said, prod(shape))
+    found = None if sizes is None else _placed(shape, place, sizes)
+    if sizes is None or found is None:
         return GATHER
-    said = goal[found.dim]
-    if said != -1 and not isinstance(said, BatchInt) and found.length != 1:
+    written_out = said[found.dim] != -1 and not isinstance(goal[found.dim], BatchInt)
+    if written_out and found.length != 1:
         world.impure("a batch size is written out in a view")
-    local = [int(size) for size in goal]
-    local[found.dim] = found.local_length(world.rank)
-    if -1 in local:  # with the batch named, the free size can be computed on the slice
-        rest = prod(size for size in local if size != -1)
-        numel = prod(tensor.shape)
-        local[local.index(-1)] = numel // rest if rest else 0
-    return wrapped(world, tensor.as_subclass(Tensor).reshape(local), found, tensor._site)
+    if _mentions_batch(goal, found.dim):
+        world.impure("another size depends on the batch size")
+    sizes[found.dim] = found.local_length(world.rank)
+    return wrapped(world, tensor.as_subclass(Tensor).reshape(sizes), found, tensor._site)
+
+
+def _mentions_batch(goal: list[int], dim: int) -> bool:
+    return any(isinstance(size, BatchInt) for at, size in enumerate(goal) if at != dim)
+
+
+def _filled(sizes: list[int], numel: int) -> list[int] | None:
+    """Sizes with the free one computed; None if they do not fit, as torch will tell."""
+    known = prod(size for size in sizes if size != -1)
+    if sizes.count(-1) > 1 or known <= 0 or numel % known:
+        return None
+    filled = [numel // known if size == -1 else size for size in sizes]
+    return filled if prod(filled) == numel else None
 
 
 def _placed(shape: list[int], place: Placement, goal: list[int]) -> Placement | None:
-    if prod(shape) != prod(goal):
-        return None
     # Rows before the batch factor and after it, counted over the whole tensor.
     outer = place.outer * prod(shape[: place.dim])
     inner = place.inner * prod(shape[place.dim + 1 :])
@@ -153,8 +159,8 @@ def _placed(shape: list[int], place: Placement, goal: list[int]) -> Placement | 
     before = 1
     for dim, size in enumerate(goal):
         after = prod(goal[dim + 1 :])
-        if outer % before == 0 and inner % max(after, 1) == 0:
-            rest_outer, rest_inner = outer // before, inner // max(after, 1)
+        if outer % before == 0 and inner % after == 0:
+            rest_outer, rest_inner = outer // before, inner // after
             if rest_outer * total * rest_inner == size and (total > 1 or size == 1):
                 return Placement(place.split, dim, rest_outer, rest_inner)
         before *= size
@@ -164,12 +170,12 @@ def _placed(shape: list[int], place: Placement, goal: list[int]) -> Placement | 
 @named("permute")
 def _permute(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0] if args else kwargs["input"]
-    dims = [normal_dim(dim, tensor.dim()) for dim in _sizes(args, kwargs, "dims")]
+    dims = [normal_dim(dim, tensor.dim()) for dim in given_sizes(args, kwargs, "dims")]
     result = tensor.as_subclass(Tensor).permute(dims)
     return wrapped(world, result, tensor._place.at(dims.index(tensor._place.dim)), tensor._site)
 
 
-@named("transpose", "swapaxes", "swapdims", "transpose_")
+@named("transpose", "swapaxes", "swapdims")
 def _transpose(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0] if args else kwargs["input"]
     one = normal_dim(argument(args, kwargs, 1, "dim0", "axis0"), tensor.dim())
@@ -211,7 +217,7 @@ def _movedim(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     return wrapped(world, local.movedim(source, target), tensor._place.at(where))
 
 
-@named("unsqueeze", "unsqueeze_")
+@named("unsqueeze")
 def _unsqueeze(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0] if args else kwargs["input"]
     dim = argument(args, kwargs, 1, "dim")
@@ -220,7 +226,7 @@ def _unsqueeze(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     return wrapped(world, tensor.as_subclass(Tensor).unsqueeze(dim), place, tensor._site)
 
 
-@named("squeeze", "squeeze_")
+@named("squeeze")
 def _squeeze(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0] if args else kwargs["input"]
     place, ndim = tensor._place, tensor.dim()
@@ -237,132 +243,30 @@ def _squeeze(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     return wrapped(world, result, moved, tensor._site)
 
 
+@named("unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "swapdims_", "t_")
+def _change_shape(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    tensor, name = args[0], func.__name__
+    rule = {"unsqueeze_": _unsqueeze, "squeeze_": _squeeze, "t_": _t}.get(name, _transpose)
+    viewed = rule(world, getattr(Tensor, name[:-1]), args, kwargs)
+    if viewed is GATHER:  # a batch of one was squeezed away: there is nothing left to share out
+        raise NotImplementedError(f"{name} of a batch of one")
+    local = viewed.as_subclass(Tensor)
+    tensor.as_strided_(local.shape, local.stride(), local.storage_offset())
+    tensor._place = viewed._place
+    return tensor
+
+
 @named("expand", "broadcast_to")
 def _expand(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0]
-    sizes = _sizes(args, kwargs, "size")
-    if not isinstance(tensor, Shard):
-        return GATHER
+    sizes = given_sizes(args, kwargs, "size")
     place = tensor._place
-    shift = len(sizes) - tensor.dim()
-    local = [int(size) for size in sizes]
-    local[place.dim + shift] = -1
-    if any(isinstance(size, BatchInt) for i, size in enumerate(sizes) if i != place.dim + shift):
+    at = place.dim + len(sizes) - tensor.dim()
+    asked = number(sizes[at])
+    if asked not in (-1, place.length) or _mentions_batch(sizes, at):
         return GATHER
-    return wrapped(world, tensor.as_subclass(Tensor).expand(local), place.at(place.dim + shift))
-
-
-@named("repeat", "tile")
-def _repeat(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0]
-    times = _sizes(args, kwargs, "repeats")
-    if len(times) < tensor.dim():
-        return GATHER
-    shift = len(times) - tensor.dim()
-    place = tensor._place
-    if any(isinstance(time, BatchInt) for time in times) or times[place.dim + shift] != 1:
-        return GATHER
-    return wrapped(world, tensor.as_subclass(Tensor).repeat(times), place.at(place.dim + shift))
-
-
-@named("repeat_interleave")
-def _repeat_interleave(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0]
-    times = argument(args, kwargs, 1, "repeats")
-    dim = argument(args, kwargs, 2, "dim")
-    if not isinstance(tensor, Shard) or type(times) is not int or dim is None:
-        return GATHER
-    place = tensor._place
-    result = tensor.as_subclass(Tensor).repeat_interleave(times, dim=dim)
-    if normal_dim(dim, tensor.dim()) == place.dim:
-        place = Placement(place.split, place.dim, place.outer, place.inner * times)
-    return wrapped(world, result, place)
-
-
-@named("cat", "concat", "concatenate")
-def _cat(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensors = [settled(world, part) for part in argument(args, kwargs, 0, "tensors")]
-    dim = argument(args, kwargs, 1, "dim", "axis", default=0)
-    ndim = max(part.dim() for part in tensors)
-    dim = normal_dim(dim, ndim)
-    if any(part.dim() != ndim for part in tensors):
-        return GATHER
-    together = aligned(world, tensors)
-    if together is None:
-        return GATHER
-    local, _, place = together
-    if place.dim == dim:
-        return GATHER
-    return wrapped(world, torch.cat(local, dim), place)
-
-
-@named("stack")
-def _stack(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensors = argument(args, kwargs, 0, "tensors")
-    dim = argument(args, kwargs, 1, "dim", default=0)
-    together = aligned(world, [settled(world, part) for part in tensors])
-    if together is None:
-        return GATHER
-    local, ndim, place = together
-    dim = dim + ndim + 1 if dim < 0 else dim
-    return wrapped(world, torch.stack(local, dim), place.at(place.dim + (dim <= place.dim)))
-
-
-@named("split", "chunk", "unbind", "tensor_split", "split_with_sizes")
-def _parts(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0] if args else kwargs.get("input", kwargs.get("tensor"))
-    position = 1 if func.__name__ == "unbind" else 2
-    dim = normal_dim(argument(args, kwargs, position, "dim", default=0), tensor.dim())
-    place = tensor._place
-    if dim == place.dim:
-        return GATHER
-    rest = args[1:]
-    result = func(tensor.as_subclass(Tensor), *rest, **kwargs) if args else GATHER
-    if result is GATHER:
-        return GATHER
-    if func.__name__ == "unbind":
-        place = place.at(place.dim - (dim < place.dim))
-    return wrapped(world, result, place)
-
-
-@named("narrow")
-def _narrow(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0]
-    dim = normal_dim(argument(args, kwargs, 1, "dim"), tensor.dim())
-    if dim == tensor._place.dim:
-        return GATHER
-    return wrapped(world, func(tensor.as_subclass(Tensor), *args[1:], **kwargs), tensor._place)
-
-
-@named("select")
-def _select(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0]
-    dim = normal_dim(argument(args, kwargs, 1, "dim"), tensor.dim())
-    place = tensor._place
-    if dim == place.dim:
-        return GATHER
-    result = func(tensor.as_subclass(Tensor), *args[1:], **kwargs)
-    return wrapped(world, result, place.at(place.dim - (dim < place.dim)))
-
-
-@named("unfold")
-def _unfold(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0] if args else kwargs["input"]
-    if tensor._place.dim != 0 or (isinstance(args[1], int) and len(args) == 4 and args[1] == 0):
-        return GATHER
-    if tensor.dim() < 2:
-        return GATHER
-    return wrapped(world, func(tensor.as_subclass(Tensor), *args[1:], **kwargs), tensor._place)
-
-
-@named("diagonal", "diag_embed")
-def _diagonal(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    return GATHER
-
-
-@named("tril", "triu")
-def _triangle(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    tensor = args[0]
-    if tensor._place.dim >= tensor.dim() - 2:
-        return GATHER
-    return wrapped(world, func(tensor.as_subclass(Tensor), *args[1:], **kwargs), tensor._place)
+    if asked != -1 and not isinstance(sizes[at], BatchInt):
+        world.impure("a batch size is written out in expand")
+    local = numbers(sizes)
+    local[at] = -1
+    return wrapped(world, tensor.as_subclass(Tensor).expand(local), place.at(at))
