@@ -25,6 +25,8 @@ from reparto.spec import Job
 AFTER_STEP = 2
 LIMIT_S = 120.0
 
+_PR_SET_PDEATHSIG = 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -59,21 +61,23 @@ class Probe:
         """Start it, unless it was started before."""
         if self._over or self._process is not None:
             return
-        self._folder = tempfile.TemporaryDirectory(prefix="reparto-probe-")
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="reparto-probe-", ignore_cleanup_errors=True
+        )
         self._until = time.monotonic() + LIMIT_S
         self._process = subprocess.Popen(
             probe_command(self._job, self._num_workers, self._report),
-            # Two sets of tensors may not fit on the GPU: the proof is made on the CPU.
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            # Two sets of tensors may not fit on the GPU: the proof is made on the CPU. Killed, it
+            # cannot tidy up, so all of its scratch lies in our folder.
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TMPDIR": self._folder.name},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=_die_with_us,
         )
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
-        with contextlib.suppress(OSError, AttributeError):  # what the run leaves over, no more
-            os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
 
     def poll(self) -> Finding | None:
         """Return the finding once it is there; None before, and ever after."""
@@ -133,6 +137,14 @@ def read_finding(status: int | None, report: Path) -> Finding:
     if found.get("verdict") == "equal":
         return Finding(verdict="equal", text="checked beside the run: the first step is equal")
     return _unknown(f"it ended with status {status}")
+
+
+def _die_with_us() -> None:
+    """Have the kernel kill this process with its parent."""
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _unknown(why: str) -> Finding:

@@ -36,6 +36,7 @@ from reparto.spec import (
     RunResult,
     SourceFile,
     Step,
+    StrategyConfig,
 )
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ def _decide(
     """Find out what the workers run, how many there are, and how they are started."""
     from reparto.convert import Refused
 
+    exact = _is_exact(job)
     result = convert(job.script, job.args)
     watcher.found(result)
     agreed = job.strategy == "single" or job.workers == 1
@@ -218,7 +220,7 @@ def _decide(
             remedy="see above for where and why; --strategy single runs it on one worker",
         )
     program = result.program
-    plan = plan_run(job, cluster, program)
+    plan = dataclasses.replace(plan_run(job, cluster, program), exact=exact)
     if plan.num_workers == 1:  # nothing is shared out: the user's own files, bit for bit
         files = tuple(dataclasses.replace(f, converted=f.original) for f in program.files)
         program = dataclasses.replace(program, files=files)
@@ -227,6 +229,22 @@ def _decide(
     return Assignment(program=program, plan=plan, options=job.options), launch
 
 
+def _is_exact(job: Job) -> bool:
+    """Whether the strategy keeps the mathematics; it may change it only by consent."""
+    if job.strategy in ("auto", "single", "all-reduce") and not job.settings:
+        return True
+    from reparto.strategies import from_spec  # brings torch, for the few who need it
+
+    kind = "all-reduce" if job.strategy == "auto" else job.strategy
+    exact = from_spec(StrategyConfig(kind=kind, settings=job.settings)).exact
+    if not exact and not job.relaxed:
+        raise UsageError(
+            f"{kind} changes the mathematics of the training", remedy="agree with --relaxed"
+        )
+    return exact
+
+
 def _probe(job: Job, assignment: Assignment) -> Probe | None:
-    shared_out = assignment.plan.num_workers > 1 and assignment.program.launch == "reparto"
-    return Probe(job, assignment.plan.num_workers) if job.probe and shared_out else None
+    plan, program = assignment.plan, assignment.program
+    provable = plan.num_workers > 1 and plan.exact and program.launch == "reparto"
+    return Probe(job, plan.num_workers) if job.probe and provable else None

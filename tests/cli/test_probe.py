@@ -1,6 +1,8 @@
 """The start-up probe: what it asks, and how its answer is read."""
 
 import json
+import signal
+import time
 
 import pytest
 
@@ -33,6 +35,22 @@ def test_run_that_is_not_equal_is_stopped_with_what_was_found(cli):
     assert done.returncode == 1, done.stderr
     assert "start-up probe found the shared-out gradient unequal" in done.stderr
     assert cli.running() == []
+
+
+@pytest.mark.slow
+def test_it_dies_with_the_run_and_leaves_no_scratch(cli, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    cli.env["TMPDIR"] = str(scratch)
+    process = cli.start("run", "--workers", 2, cli.write(ENDLESS))
+    while not list(scratch.glob("reparto-probe-*/*")):  # it has begun
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert cli.seconds_until_gone() < 3
+    assert list(scratch.glob("reparto-*")) == []
 
 
 def test_it_asks_verify_for_one_step_with_the_scripts_own_arguments(tmp_path):

@@ -105,7 +105,16 @@ def test_missing_file_is_bad_usage(cli):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--workers", "0"], ["--set", "x"], ["--engine", "none"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--workers", "0"],
+        ["--set", "x"],
+        ["--set", "nothing=1"],
+        ["--engine", "none"],
+        ["--strategy", "none"],
+    ],
+)
 def test_nonsense_is_bad_usage(cli, train, arguments):
     assert cli.run("run", *arguments, train).returncode == 2
 

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from reparto.runtime._collective import gathered
 from reparto.runtime._tensors import Cell, Divisor, number
+from reparto.runtime._tensors import whole as whole_of
 from reparto.strategies import ParameterSet, grad_of, set_grad
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Owner(ParameterSet):
         self.cells: list[Cell] = []
         self.divisor: Divisor | None = None
         self.num_steps = 0
+        self.num_reductions = 0
         self.touched = -1
 
 
@@ -273,11 +275,13 @@ class Gradients:
         if cell is not None and (cell.divisor is None or cell.divisor.factor is not None):
             cell.settle(torch.tensor(totals[2], dtype=cell.local.dtype))
 
-    def made_by_hand(self, leaves: list[Tensor], grads: Any) -> None:
+    def made_by_hand(self, grads: Any) -> None:
         """``torch.autograd.grad`` gave global gradients of leaves: a step written by hand."""
         self.num_backwards += 1
+        if self.world.options.record:
+            whole = [None if one is None else whole_of(self.world, one) for one in grads]
+            self.world.recorded_gradients(self.loose, whole)
         self._count_by_hand()
-        self.world.recorded_gradients(self.loose, list(grads))
 
     def _count_by_hand(self) -> None:
         if self._counted_at != self.num_backwards:

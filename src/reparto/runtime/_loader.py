@@ -216,9 +216,10 @@ def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Te
     world.last_batch = total
     world.add_to_digest(hash(tuple(tensor.shape)))
     place = world.place_for(total, dim)
+    rows = world.rows_of(tensor, place)
     if site is not None:  # else it is a batch of a loader's, which nobody else holds
-        mark_cut(tensor)
-    return shard(world.rows_of(tensor, place), place, site)
+        mark_cut(tensor, rows, place)
+    return shard(rows, place, site)
 
 
 def _dim_for(tensor: Tensor, rows: int | None) -> int | None:

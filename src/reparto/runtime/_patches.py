@@ -19,7 +19,16 @@ from reparto.runtime._collective import SumAll
 from reparto.runtime._factories import made, opened
 from reparto.runtime._layout import BatchInt
 from reparto.runtime._norm import batch_norm, plain_batch_norm
-from reparto.runtime._tensors import Shard, Summand, Tracked, plain, shard, sliced, whole
+from reparto.runtime._tensors import (
+    Shard,
+    Summand,
+    Tracked,
+    mapped,
+    plain,
+    shard,
+    sliced,
+    whole,
+), whole
 from reparto.strategies import grad_of, set_grad
 
 if TYPE_CHECKING:
@@ -54,6 +63,9 @@ def install(current: Current, tracking: bool) -> None:
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
         _replace(torch, name, lambda o: _factory(current, o))
+    for name in ("tensor", "as_tensor", "asarray"):
+        _replace(torch, name, lambda o: _copying(current, o))
+    _replace(torch.autograd.variable.VariableMeta, "__call__", lambda o: _variable(o))
     for name in ("arange", "eye", "linspace", "randperm"):
         _replace(torch, name, lambda o: _counting_factory(current, o))
     for name in ("tensor", "as_tensor", "asarray"):
@@ -239,12 +251,12 @@ def _autograd_grad(current: Current, original: Any) -> Any:
         if world is None or kwargs.get("is_grads_batched"):
             return original(outputs, inputs, grad_outputs, *args, **kwargs)
         leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-        by_hand = all(leaf.is_leaf and not isinstance(leaf, Tracked) for leaf in leaves)
+        by_hand = all(leaf.is_leaf for leaf in leaves)
         if by_hand:
             world.leave_if_done()
         found = _global_grad(world, original, outputs, leaves, grad_outputs, args, kwargs)
         if by_hand and not kwargs.get("create_graph"):
-            world.gradients.made_by_hand(leaves, found)
+            world.gradients.made_by_hand(found)
         return found
 
     return grad
@@ -369,14 +381,51 @@ def _parameter(current: Current, original: Any) -> Any:
     return __new__
 
 
+def _copying(current: Current, original: Any) -> Any:
+    """``torch.tensor`` and its like copy memory without asking the tensor what it is."""
+
+    @functools.wraps(original)
+    def make(data: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None or world.regions.active is not None:
+            return original(data, *args, **kwargs)
+        if not isinstance(data, Tracked):
+            data = mapped(data, lambda part: whole(world, part)) if _is_list(data) else data
+            return original(data, *args, **kwargs)
+        requires_grad = kwargs.pop("requires_grad", False)
+        kwargs.pop("copy", None)
+        made = data.detach().clone() if original.__name__ == "tensor" else data
+        made = made.to(*args, **kwargs) if args or kwargs else made
+        return made.requires_grad_() if requires_grad else made
+
+    return make
+
+
+def _is_list(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) and len(data) < 100_000
+
+
+def _variable(original: Any) -> Any:
+    def __call__(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(data, Tracked):
+            wants_grad = kwargs.get("requires_grad", args[0] if args else False)
+            return data.requires_grad_() if wants_grad else data
+        return original(cls, data, *args, **kwargs)
+
+    return __call__
+
+
 # Listening.
 
 
 def _next(current: Current, original: Any) -> Any:
     def __next__(self: Any) -> Any:
-        batch = original(self)
         world = current()
-        if world is not None and world.size == 1:
+        if world is None:
+            return original(self)
+        with world.gradients.unseen():  # which rows are loaded here is our business
+            batch = original(self)
+        if world.size == 1:
             world.saw_batch(batch)
         return batch
 

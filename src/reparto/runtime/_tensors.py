@@ -193,7 +193,7 @@ def whole(world: World, tensor: Tensor, why: str = "gathered") -> Tensor:
             with_graph = local.requires_grad and torch.is_grad_enabled()
             if tensor._mirror is not None and tensor._mirror.is_current(tensor, with_graph):
                 return tensor._mirror.whole
-            if not with_graph and (data := data_behind(world, tensor)) is not None:
+            if not with_graph and (data := data_behind(tensor)) is not None:
                 return data
             if with_graph:
                 return Gather.apply(local, place, world.data)  # type: ignore[no-any-return]

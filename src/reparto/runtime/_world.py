@@ -345,7 +345,8 @@ class World:
         """The gradients of an owner have become global."""
         if self.recorder is not None:
             found = grads or [strategies.grad_of(tensor) for tensor in owner.tensors]
-            self.recorder.gradients(owner.num_steps + 1, owner.name, found)
+            owner.num_reductions += 1
+            self.recorder.gradients(owner.num_reductions, owner.name, found)
 
     def saw_module(self, module: Any) -> None:
         """A module was called; those that the script calls itself are compared at the end."""
@@ -497,17 +498,16 @@ def leave(world: World) -> dict[str, Any]:
 
 
 def _record_state(world: World) -> None:
-    if world.recorder is None:
-        return
     tensors: dict[str, Tensor] = {}
     for owner in (*world.gradients.owners, world.gradients.loose):
         for index, tensor in enumerate(owner.tensors):
             tensors[f"{owner.name}.{index}"] = tensor.detach()
-    for number, module in enumerate(world.modules):
+    for position, module in enumerate(world.modules):
         for name, buffer in module.named_buffers():
-            tensors[f"model{number}.{name}"] = buffer.detach()
-    world.recorder.state(tensors)
-    world.recorder.close()
+            tensors[f"model{position}.{name}"] = _tensors.whole(world, buffer.detach())
+    if world.recorder is not None:
+        world.recorder.state(tensors)
+        world.recorder.close()
 
 
 #: Operations whose purpose it is to bring values to the script.

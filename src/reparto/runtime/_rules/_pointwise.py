@@ -31,8 +31,8 @@ NAMES = frozenset(
 #: In-place forms: the first argument is written.
 IN_PLACE = frozenset(
     """__iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__
-    __ixor__ __ilshift__ __irshift__ copy_ fill_ zero_ masked_fill_ clamp_ clip_ relu_ leaky_relu_ elu_ selu_ celu_
-    hardtanh_ sigmoid_ tanh_ threshold_ square_""".split()
+    __ixor__ __ilshift__ __irshift__ copy_ fill_ zero_ masked_fill_ clamp_ clip_ relu_ leaky_relu_
+    elu_ selu_ celu_ hardtanh_ sigmoid_ tanh_ threshold_ square_""".split()
 )
 
 _NOT_POINTWISE = frozenset(

@@ -179,14 +179,15 @@ def _index_select(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _row_by_row(world: World, dim: int, tensors: list[Any]) -> tuple[list[Any], Any] | None:
-    """Line up tensors of one row each a sample: nothing is broadcast, and rows stay rows."""
-    ranks = {one.dim() for one in tensors if isinstance(one, Tensor)}
-    together = aligned(world, tensors) if len(ranks) == 1 else None
-    if together is None or normal_dim(dim, ranks.pop()) == together[2].dim:
+    """Line up tensors with as many rows as the batch: nothing is broadcast, rows stay rows."""
+    place = next(one._place for one in tensors if isinstance(one, Shard))
+    others = [one for one in tensors if isinstance(one, Tensor) and not isinstance(one, Shard)]
+    if any(one.dim() <= place.dim or one.shape[place.dim] != place.length for one in others):
         return None
-    slices, _, place = together
-    rows = {one.shape[place.dim] for one in slices if isinstance(one, Tensor)}
-    return (slices, place) if len(rows) == 1 else None
+    together = aligned(world, tensors)
+    if together is None or together[2] != place or normal_dim(dim, together[1]) == place.dim:
+        return None
+    return together[0], place
 
 
 @named("gather")

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from reparto.runtime._layout import BatchInt, Placement, number
 from reparto.runtime._rules._base import (
-    aligned,
     argument,
-    exactly,
     named,
     normal_dim,
     normal_dims,
@@ -156,15 +154,17 @@ def _placed(shape: list[int], place: Placement, goal: list[int]) -> Placement | 
     outer = place.outer * prod(shape[: place.dim])
     inner = place.inner * prod(shape[place.dim + 1 :])
     total = place.split.total
+    found = []
     before = 1
     for dim, size in enumerate(goal):
         after = prod(goal[dim + 1 :])
         if outer % before == 0 and inner % after == 0:
             rest_outer, rest_inner = outer // before, inner // after
-            if rest_outer * total * rest_inner == size and (total > 1 or size == 1):
-                return Placement(place.split, dim, rest_outer, rest_inner)
+            if rest_outer * total * rest_inner == size:
+                found.append(Placement(place.split, dim, rest_outer, rest_inner))
         before *= size
-    return None
+    # A batch of one may stand anywhere; best where nothing is merged with it.
+    return min(found, key=lambda one: one.length, default=None)
 
 
 @named("permute")
