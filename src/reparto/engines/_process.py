@@ -8,16 +8,14 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from signal import SIGKILL, Signals
-from typing import IO, Any, Literal
+from typing import Any
 
 from reparto.engines._base import WorkerLaunch
 from reparto.engines._scratch import Scratch
-from reparto.spec import Done, Event, Failure, decode
-
-Stream = Literal["events", "stdout", "stderr"]
+from reparto.engines._worker import Worker
 
 
-class WorkerProcess:
+class WorkerProcess(Worker):
     """A process with a rank, the pipes to it, and what is known of its end.
 
     Args:
@@ -26,6 +24,7 @@ class WorkerProcess:
         env: What this run adds to the environment of all its workers.
         listen: A listening socket that the worker inherits.
         scratch: Where its log and its own folder are.
+        outer: The environment to which all that is added; that of this process if not given.
     """
 
     def __init__(
@@ -35,17 +34,14 @@ class WorkerProcess:
         env: Mapping[str, str],
         listen: socket.socket | None,
         scratch: Scratch,
+        outer: Mapping[str, str] | None = None,
     ) -> None:
-        self.rank, self.host = launch.rank, launch.host
-        self.status: int | None = None
-        self.done: Done | None = None
-        self.failure: Failure | None = None
-        self._rest = b""
+        super().__init__(launch.rank, launch.host)
         events, events_fd = os.pipe()
         control_fd, self._control = os.pipe()
         inherited = [events_fd, control_fd]
         full_env = {
-            **os.environ,
+            **(os.environ if outer is None else outer),
             **env,
             **launch.env,
             "REPARTO_EVENTS": str(events_fd),
@@ -55,7 +51,7 @@ class WorkerProcess:
         if listen is not None:
             inherited.append(listen.fileno())
             full_env["REPARTO_LISTEN_FD"] = str(listen.fileno())
-        self.pipes: dict[Stream, IO[bytes]] = {"events": os.fdopen(events, "rb", buffering=0)}
+        self.pipes = {"events": os.fdopen(events, "rb", buffering=0)}
         try:
             self._process = self._open(launch, cwd, full_env, inherited, scratch)
         finally:
@@ -92,15 +88,6 @@ class WorkerProcess:
         """Tell the worker that its assignment is there."""
         with contextlib.suppress(OSError):
             os.write(self._control, b"go\n")
-
-    def decode(self, data: bytes) -> list[Event]:
-        """Cut what came through the pipe into events."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [event for line in lines if (event := decode(self.rank, line)) is not None]
-
-    def fail(self, failure: Failure) -> None:
-        """Keep the first failure of this worker."""
-        self.failure = self.failure or failure
 
     def has_died(self) -> bool:
         """Whether the process has ended; it is not reaped, so its number stays taken."""

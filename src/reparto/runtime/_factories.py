@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reparto.runtime._layout import BatchInt, Placement, number
-from reparto.runtime._tensors import Tracked, shard, whole
+from reparto.runtime._tensors import shard
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -78,17 +78,3 @@ def _uses_number(where: Any, sizes: list[Any], args: Args, kwargs: Kwargs, start
         others += [value for position, value in enumerate(args) if position != where]
     in_sizes = sum(isinstance(size, BatchInt) for size in sizes)
     return in_sizes > 1 or _mentions_batch(others)
-
-
-def opened(world: World, data: Any) -> Any:
-    """What ``torch.tensor`` is given, with tracked tensors as their global values.
-
-    torch reads those without asking, so that it would see the local ones.
-    """
-    if isinstance(data, Tracked):
-        return whole(world, data)
-    if not isinstance(data, (list, tuple)) or not data:
-        return data
-    if len(data) > 64 and isinstance(data[0], (int, float)):
-        return data  # a long list of numbers is not worth a look at each of them
-    return type(data)(opened(world, one) for one in data)

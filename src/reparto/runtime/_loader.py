@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from reparto.runtime._layout import Placement, Split
-from reparto.runtime._mirrors import mark_cut
 from reparto.runtime._tensors import Shard, shard
 
 if TYPE_CHECKING:
@@ -216,10 +215,10 @@ def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Te
     world.last_batch = total
     world.add_to_digest(hash(tuple(tensor.shape)))
     place = world.place_for(total, dim)
-    rows = world.rows_of(tensor, place)
+    made = shard(world.rows_of(tensor, place), place, site)
     if site is not None:  # else it is a batch of a loader's, which nobody else holds
-        mark_cut(tensor, rows, place)
-    return shard(rows, place, site)
+        made._data = tensor.detach()
+    return made
 
 
 def _dim_for(tensor: Tensor, rows: int | None) -> int | None:

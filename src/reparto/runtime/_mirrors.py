@@ -10,74 +10,28 @@ this worker, and the second is a copy: what was written through one is carried o
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from reparto.runtime._collective import gathered
-from reparto.runtime._layout import Placement, take
+from reparto.runtime._layout import take
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
 
-#: Offset, shape and strides.
-_Lies = tuple[int, tuple[int, ...], tuple[int, ...]]
-
 _no_dispatch = torch._C.DisableTorchFunctionSubclass
-
-
-class _Cut(NamedTuple):
-    """Where in its storage a tensor lies that was shared out, and this worker's slice of it."""
-
-    data: _Lies
-    slice: _Lies
-    place: Placement
-
-
-def mark_cut(data: Tensor, slice: Tensor, place: Placement) -> None:
-    """Slices of this replicated tensor are handed out."""
-    # On the storage, which all views share; numbers only, as tensors would hold it forever.
-    storage: Any = data.untyped_storage()
-    if not hasattr(storage, "_reparto_cuts"):
-        storage._reparto_cuts = {}
-    storage._reparto_cuts[_lies(slice)] = _Cut(_lies(data), _lies(slice), place)
-
-
-def _lies(tensor: Tensor) -> _Lies:
-    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-
-
-def _at(tensor: Tensor, lies: _Lies) -> Tensor:
-    offset, shape, stride = lies
-    return tensor.as_strided(shape, stride, offset)
-
-
-def data_behind(shard: Any) -> Tensor | None:
-    """The replicated data that a Shard is this worker's slice of, if it is just that."""
-    cuts = getattr(shard.untyped_storage(), "_reparto_cuts", None)
-    found = cuts.get(_lies(shard)) if cuts else None
-    if found is None or found.place != shard._place:
-        return None
-    return _at(shard.as_subclass(Tensor).detach(), found.data)
 
 
 def wrote(world: World, shard: Any) -> None:
     """A Shard was written in place: let all workers write the same into what it was cut from."""
-    cuts = getattr(shard.untyped_storage(), "_reparto_cuts", None)
-    found = next((cut for cut in cuts.values() if _lies_in(shard, cut)), None) if cuts else None
-    if found is None:
+    cut = shard if shard._data is not None else shard._cut
+    if cut is None:
         return
     world.impure("writes into the batch that it was given")
-    local = shard.as_subclass(Tensor).detach()
-    whole = gathered(_at(local, found.slice), found.place, world.data)
-    _at(local, found.data).data.copy_(whole)  # .data: nobody's version is counted up
-
-
-def _lies_in(shard: Any, cut: _Cut) -> bool:
-    offset, shape, stride = cut.slice
-    end = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    return bool(offset <= shard.storage_offset() <= end)
+    whole = gathered(cut.as_subclass(Tensor), cut._place, world.data)
+    cut._data.data.copy_(whole)  # .data: nobody's version is counted up
 
 
 class Mirror:

@@ -62,7 +62,7 @@ def _statistics(world: World, rows: Tensor, place: Placement) -> tuple[Tensor, T
     per_row = 1
     for size in rows.shape[2:]:
         per_row *= size
-    counts = [size * place.inner * per_row for size in place.split.sizes]
+    counts = [place.outer * size * place.inner * per_row for size in place.split.sizes]
     message = wide.new_zeros(2, channels)
     if here:
         var, mean = torch.var_mean(wide, dims, correction=0)

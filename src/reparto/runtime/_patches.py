@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.variable import VariableMeta
 
 from reparto.runtime import _regions
 from reparto.runtime._collective import SumAll
-from reparto.runtime._factories import made, opened
+from reparto.runtime._factories import made
 from reparto.runtime._layout import BatchInt
 from reparto.runtime._norm import batch_norm, plain_batch_norm
 from reparto.runtime._tensors import (
@@ -28,7 +29,7 @@ from reparto.runtime._tensors import (
     shard,
     sliced,
     whole,
-), whole
+)
 from reparto.strategies import grad_of, set_grad
 
 if TYPE_CHECKING:
@@ -65,11 +66,9 @@ def install(current: Current, tracking: bool) -> None:
         _replace(torch, name, lambda o: _factory(current, o))
     for name in ("tensor", "as_tensor", "asarray"):
         _replace(torch, name, lambda o: _copying(current, o))
-    _replace(torch.autograd.variable.VariableMeta, "__call__", lambda o: _variable(o))
+    _replace(VariableMeta, "__call__", lambda o: _variable(o))
     for name in ("arange", "eye", "linspace", "randperm"):
         _replace(torch, name, lambda o: _counting_factory(current, o))
-    for name in ("tensor", "as_tensor", "asarray"):
-        _replace(torch, name, lambda o: _constructor(current, o))
     _replace(nn.Parameter, "__new__", lambda o: staticmethod(_parameter(current, o)))
 
 
@@ -354,19 +353,6 @@ def _counting_factory(current: Current, original: Any) -> Any:
         if world is not None and any(isinstance(one, BatchInt) for one in args):
             world.impure("counts the rows of the batch")
         return original(*args, **kwargs)
-
-    return make
-
-
-def _constructor(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def make(data: Any, *args: Any, **kwargs: Any) -> Any:
-        world = current()
-        if world is None:
-            return original(data, *args, **kwargs)
-        if isinstance(data, Tracked) and original.__name__ == "as_tensor":
-            return data.to(*args, **kwargs) if args or kwargs else data
-        return original(opened(world, data), *args, **kwargs)
 
     return make
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from reparto.runtime._collective import Gather, SumAll, gathered, summed
 from reparto.runtime._layout import Placement, effective, take
-from reparto.runtime._mirrors import Mirror, data_behind, reflect, remember, wrote
+from reparto.runtime._mirrors import Mirror, reflect, remember, wrote
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -63,10 +63,20 @@ class Tracked(Tensor):
 
 
 class Shard(Tracked):
-    """This worker's slice of a global tensor."""
+    """This worker's slice of a global tensor.
+
+    Attributes:
+        _place: How it is shared out.
+        _site: Where in the script it was cut.
+        _data: The replicated tensor that it was cut from, and is a view of.
+        _cut: The Shard that was cut, of which it is a view.
+        _mirror: The gathered copy behind views that the script has taken of single rows.
+    """
 
     _place: Placement
     _site: Any = None
+    _data: Tensor | None = None
+    _cut: Shard | None = None
     _mirror: Mirror | None = None
 
 
@@ -193,8 +203,8 @@ def whole(world: World, tensor: Tensor, why: str = "gathered") -> Tensor:
             with_graph = local.requires_grad and torch.is_grad_enabled()
             if tensor._mirror is not None and tensor._mirror.is_current(tensor, with_graph):
                 return tensor._mirror.whole
-            if not with_graph and (data := data_behind(tensor)) is not None:
-                return data
+            if not with_graph and tensor._data is not None:
+                return tensor._data
             if with_graph:
                 return Gather.apply(local, place, world.data)  # type: ignore[no-any-return]
             return gathered(local, place, world.data)

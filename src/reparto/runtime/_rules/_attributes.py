@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reparto.runtime._factories import made
 from reparto.runtime._layout import Placement
-from reparto.runtime._rules._base import BY_NAME, argument, named, wrapped
+from reparto.runtime._rules._base import BY_NAME, argument, named, viewed, wrapped
 from reparto.runtime._tensors import GATHER, Shard, shard, sliced, whole
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def _slice_like(world: World, value: Any, place: Placement) -> Any:
     return sliced(world, whole(world, value), place) if isinstance(value, Tensor) else value
 
 
-@named("data.__get__")
+@named("data.__get__", "detach")
 def _data(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    return wrapped(world, args[0].as_subclass(Tensor).detach(), args[0]._place)
+    tensor = args[0] if args else kwargs["input"]
+    return viewed(world, tensor.as_subclass(Tensor).detach(), tensor._place, tensor)
 
 
 @named("data.__set__")

@@ -71,6 +71,14 @@ def wrapped(world: World, result: Any, place: Placement, site: Any = None) -> An
     return result
 
 
+def viewed(world: World, result: Any, place: Placement, tensor: Shard) -> Any:
+    """The same for views of a Shard: what is written into them is written into it."""
+    made = wrapped(world, result, place, tensor._site)
+    for one in made if isinstance(made, (tuple, list)) else (made,):
+        one._cut = tensor if tensor._data is not None else tensor._cut
+    return made
+
+
 def settled(world: World, value: Any) -> Any:
     """A Summand among the arguments of an operation on Shards enters as its global value."""
     return reduced(world, value) if isinstance(value, Summand) else value

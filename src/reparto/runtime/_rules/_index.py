@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reparto.runtime._layout import Placement, number
 from reparto.runtime._mirrors import wrote
-from reparto.runtime._rules._base import aligned_slice, fits, named, settled, wrapped
+from reparto.runtime._rules._base import aligned_slice, fits, named, settled, viewed, wrapped
 from reparto.runtime._tensors import GATHER, Shard, Tracked
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _batch_kept(
         elif isinstance(item, Tensor):
             before += item.dim()
     result = tensor.as_subclass(Tensor)[tuple(items)]
-    return wrapped(world, result, tensor._place.at(before), tensor._site)
+    return viewed(world, result, tensor._place.at(before), tensor)
 
 
 def _picks_rows(items: list[Any], batch: int, advanced: list[int], place: Placement) -> bool:

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from reparto.runtime._layout import BatchInt, Placement, number
-from reparto.runtime._rules._base import aligned, argument, exactly, named, normal_dim, wrapped
+from reparto.runtime._rules._base import (
+    aligned,
+    argument,
+    exactly,
+    named,
+    normal_dim,
+    viewed,
+    wrapped,
+)
 from reparto.runtime._rules._shape import given_sizes
 from reparto.runtime._tensors import GATHER, Shard
 
@@ -77,6 +85,15 @@ def _end_to_end(world: World, tensors: list[Shard], dim: int) -> Any:
     return wrapped(world, result, Placement(place.split, dim, outer, place.inner))
 
 
+@named("broadcast_tensors")
+def _broadcast(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    tensors = args[0] if isinstance(args[0], (list, tuple)) else args
+    together = aligned(world, list(tensors))
+    if together is None:
+        return GATHER
+    return wrapped(world, torch.broadcast_tensors(*together[0]), together[2])
+
+
 @named("stack")
 def _stack(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensors = argument(args, kwargs, 0, "tensors")
@@ -101,7 +118,7 @@ def _parts(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     result = func(tensor.as_subclass(Tensor), *args[1:], **kwargs)
     if func.__name__ == "unbind":
         place = place.at(place.dim - (dim < place.dim))
-    return wrapped(world, result, place)
+    return viewed(world, result, place, tensor)
 
 
 def _batches_apart(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -129,7 +146,8 @@ def _narrow(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     dim = normal_dim(argument(args, kwargs, 1, "dim"), tensor.dim())
     if dim == tensor._place.dim:
         return GATHER
-    return wrapped(world, func(tensor.as_subclass(Tensor), *args[1:], **kwargs), tensor._place)
+    result = func(tensor.as_subclass(Tensor), *args[1:], **kwargs)
+    return viewed(world, result, tensor._place, tensor)
 
 
 @named("select")
@@ -140,7 +158,7 @@ def _select(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     if dim == place.dim:
         return GATHER
     result = func(tensor.as_subclass(Tensor), *args[1:], **kwargs)
-    return wrapped(world, result, place.at(place.dim - (dim < place.dim)))
+    return viewed(world, result, place.at(place.dim - (dim < place.dim)), tensor)
 
 
 @exactly(Tensor.unfold)

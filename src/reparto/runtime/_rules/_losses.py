@@ -62,7 +62,7 @@ def _elementwise(*names: str) -> Any:
         call = _bound(func, args, kwargs)
         if call.get("size_average") is not None or call.get("reduce") is not None:
             return GATHER
-        operands = [call[name] for name in names]
+        operands = [call.get(name) for name in names]
         tensors = [one for one in operands if isinstance(one, Tensor)]
         together = aligned(world, [settled(world, one) for one in tensors])
         if together is None:

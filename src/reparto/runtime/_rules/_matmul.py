@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.runtime._rules._base import argument, named, settled, wrapped
-from reparto.runtime._tensors import GATHER, Shard, sliced, whole
+from reparto.runtime._layout import Placement, effective
+from reparto.runtime._rules._base import (
+    aligned_slice,
+    argument,
+    fits,
+    local,
+    named,
+    settled,
+    wrapped,
+)
+from reparto.runtime._tensors import GATHER, Shard, sliced, summand, whole
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -41,44 +50,51 @@ def _matmul(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def product(world: World, one: Tensor, two: Tensor) -> Any:
     """``one @ two`` where at least one of them is a Shard."""
+    if _is_summed(one, 1) or _is_summed(two, min(two.dim(), 2)):
+        return _summed_over(world, one, two)
     if isinstance(one, Shard) and isinstance(two, Shard) and not _same_batch(one, two):
         # Rows against rows (in-batch negatives): keep the rows of one, take all of the other.
         two = whole(world, two, "rows are compared with rows of other workers")
-    if isinstance(one, Shard):
-        return _shard_left(world, one, two)
-    return _shard_right(world, one, two)  # type: ignore[arg-type]
+    kept, other = (one, two) if isinstance(one, Shard) else (two, one)
+    assert isinstance(kept, Shard)
+    place, from_right = kept._place, kept.dim() - kept._place.dim
+    if not isinstance(other, Shard) and from_right > 2:
+        if not fits(other, from_right, place):
+            return GATHER
+        other = aligned_slice(world, other, from_right, place)
+    slices = (local(kept), local(other)) if kept is one else (local(other), local(kept))
+    result = slices[0] @ slices[1]
+    dim = result.dim() - from_right + (two.dim() == 1)  # a vector takes a dimension away
+    return wrapped(world, result, place.at(dim))
 
 
 def _same_batch(one: Shard, two: Shard) -> bool:
     one_right, two_right = one.dim() - one._place.dim, two.dim() - two._place.dim
-    same_rows = one._place.same_rows(two._place)
-    return one_right == two_right and one_right > 2 and same_rows
+    return one_right == two_right and one_right > 2 and one._place.same_rows(two._place)
 
 
-def _shard_left(world: World, one: Shard, two: Tensor) -> Any:
-    place, from_right = one._place, one.dim() - one._place.dim
-    if from_right == 1:
-        return GATHER  # the batch itself is summed over
-    local_two = two.as_subclass(Tensor) if isinstance(two, Shard) else two
-    if not isinstance(two, Shard) and from_right > 2:
-        dim = two.dim() - from_right
-        if dim >= 0 and two.shape[dim] != 1:
-            local_two = sliced(world, two, place.at(dim))
-    result = one.as_subclass(Tensor) @ local_two
-    dim = result.dim() - from_right + (two.dim() == 1)
-    return wrapped(world, result, place.at(dim))
+def _is_summed(tensor: Tensor, from_right: int) -> bool:
+    return isinstance(tensor, Shard) and tensor.dim() - tensor._place.dim == from_right
 
 
-def _shard_right(world: World, one: Tensor, two: Shard) -> Any:
-    place, from_right = two._place, two.dim() - two._place.dim
-    if from_right == 2 or two.dim() == 1:
-        return GATHER
-    if from_right > 2:
-        dim = one.dim() - from_right
-        if dim >= 0 and one.shape[dim] != 1:
-            one = sliced(world, one, place.at(dim))
-    result = one @ two.as_subclass(Tensor)
-    return wrapped(world, result, place.at(result.dim() - from_right))
+def _summed_over(world: World, one: Tensor, two: Tensor) -> Any:
+    """Each worker multiplies its own rows: a term of the sum over the batch."""
+    at = min(two.dim(), 2)
+    place = (one if _is_summed(one, 1) else two)._place  # type: ignore[attr-defined]
+    slices = []
+    for tensor, from_right in ((one, 1), (two, at)):
+        dim = tensor.dim() - from_right
+        if isinstance(tensor, Shard):
+            if tensor._place.dim != dim or not tensor._place.same_rows(place):
+                return GATHER
+            rows = tensor.as_subclass(Tensor)
+        elif tensor.shape[dim] == place.length:
+            rows = sliced(world, tensor, place.at(dim))
+        else:
+            return GATHER  # torch will tell what does not fit
+        slices.append(effective(rows, place.at(dim), world.rank))
+    world.impure("a sum over the batch")
+    return summand(slices[0] @ slices[1])
 
 
 @named("addmm", "baddbmm", "addbmm")
@@ -101,24 +117,44 @@ def _einsum(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         return GATHER
     left, output = equation.replace(" ", "").split("->")
     terms = left.split(",")
-    letters = {
-        (term[operand._place.dim], operand._place)
+    if len(terms) != len(operands):
+        return GATHER
+    found = _letter(terms, operands)
+    if found is None:
+        return GATHER
+    letter, place = found
+    slices = []
+    for term, operand in zip(terms, operands, strict=True):
+        operand = local(settled(world, operand))
+        if letter in term and not isinstance(operands[len(slices)], Shard):
+            operand = sliced(world, operand, place.at(term.index(letter)))
+        slices.append(operand)
+    if letter in output:
+        result = torch.einsum(equation, *slices)
+        return wrapped(world, result, place.at(output.index(letter)))
+    world.impure("a sum over the batch")
+    own = [
+        effective(one, place.at(term.index(letter)), world.rank) if letter in term else one
+        for term, one in zip(terms, slices, strict=True)
+    ]
+    return summand(torch.einsum(equation, *own))
+
+
+def _letter(terms: list[str], operands: list[Tensor]) -> tuple[str, Placement] | None:
+    """The letter of the batch, if it is the same for all operands and stretched by none."""
+    found = {
+        (term[operand._place.dim], operand._place.at(0))
         for term, operand in zip(terms, operands, strict=True)
         if isinstance(operand, Shard)
     }
-    letter, place = next(iter(letters))
-    same = all(other == letter and found.same_rows(place) for other, found in letters)
-    if not same or letter not in output:
-        return GATHER
-    local = []
+    letter, place = next(iter(found))
     for term, operand in zip(terms, operands, strict=True):
-        if isinstance(operand, Shard):
-            local.append(operand.as_subclass(Tensor))
-        elif letter in term:
-            local.append(sliced(world, operand, place.at(term.index(letter))))
-        else:
-            local.append(operand)
-    return wrapped(world, torch.einsum(equation, *local), place.at(output.index(letter)))
+        whole_rows = isinstance(operand, Shard) or letter not in term
+        if term.count(letter) > 1 or term.count(letter) < isinstance(operand, Shard):
+            return None
+        if not whole_rows and operand.shape[term.index(letter)] != place.length:
+            return None
+    return (letter, place) if len(found) == 1 else None
 
 
 @named("bilinear")

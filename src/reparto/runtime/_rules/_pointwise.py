@@ -22,7 +22,7 @@ NAMES = frozenset(
     __rrshift__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ masked_fill where clamp clip clamp_min
     clamp_max rsub true_divide relu relu6 gelu silu mish elu selu celu leaky_relu hardtanh
     hardswish hardsigmoid softplus softsign tanhshrink logsigmoid softshrink hardshrink
-    threshold sigmoid tanh nan_to_num bitwise_not logical_not square clone detach contiguous
+    threshold sigmoid tanh nan_to_num bitwise_not logical_not square clone contiguous
     isclose float_power special_expit float double half bfloat16 long int short byte char bool
     cpu cuda type zeros_like ones_like empty_like full_like positive alias pin_memory real imag
     abs absolute log_sigmoid _threshold""".split()

@@ -15,6 +15,7 @@ from reparto.runtime._rules._base import (
     named,
     normal_dim,
     normal_dims,
+    viewed,
     wrapped,
 )
 from reparto.runtime._tensors import GATHER, Shard
@@ -133,7 +134,7 @@ def reshaped(world: World, tensor: Shard, goal: list[int]) -> Any:
     if _mentions_batch(goal, found.dim):
         world.impure("another size depends on the batch size")
     sizes[found.dim] = found.local_length(world.rank)
-    return wrapped(world, tensor.as_subclass(Tensor).reshape(sizes), found, tensor._site)
+    return viewed(world, tensor.as_subclass(Tensor).reshape(sizes), found, tensor)
 
 
 def _mentions_batch(goal: list[int], dim: int) -> bool:
@@ -172,7 +173,7 @@ def _permute(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = args[0] if args else kwargs["input"]
     dims = [normal_dim(dim, tensor.dim()) for dim in given_sizes(args, kwargs, "dims")]
     result = tensor.as_subclass(Tensor).permute(dims)
-    return wrapped(world, result, tensor._place.at(dims.index(tensor._place.dim)), tensor._site)
+    return viewed(world, result, tensor._place.at(dims.index(tensor._place.dim)), tensor)
 
 
 @named("transpose", "swapaxes", "swapdims")
@@ -193,7 +194,7 @@ def _t(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if name == "T":
             dims = list(range(tensor.dim()))[::-1]
             place = tensor._place.at(dims.index(tensor._place.dim))
-            return wrapped(world, tensor.as_subclass(Tensor).permute(dims), place, tensor._site)
+            return viewed(world, tensor.as_subclass(Tensor).permute(dims), place, tensor)
     if tensor.is_complex():
         return GATHER
     return _swapped(world, tensor, tensor.dim() - 2, tensor.dim() - 1)
@@ -202,7 +203,7 @@ def _t(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 def _swapped(world: World, tensor: Shard, one: int, two: int) -> Any:
     dim = {one: two, two: one}.get(tensor._place.dim, tensor._place.dim)
     result = tensor.as_subclass(Tensor).transpose(one, two)
-    return wrapped(world, result, tensor._place.at(dim), tensor._site)
+    return viewed(world, result, tensor._place.at(dim), tensor)
 
 
 @named("movedim", "moveaxis")
@@ -214,7 +215,7 @@ def _movedim(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     # Where the dimension went is read off a tensor whose sizes are its own dimension numbers.
     numbered = torch.empty([dim + 1 for dim in range(local.dim())]).movedim(source, target)
     where = list(numbered.shape).index(tensor._place.dim + 1)
-    return wrapped(world, local.movedim(source, target), tensor._place.at(where))
+    return viewed(world, local.movedim(source, target), tensor._place.at(where), tensor)
 
 
 @named("unsqueeze")
@@ -223,7 +224,7 @@ def _unsqueeze(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     dim = argument(args, kwargs, 1, "dim")
     dim = dim + tensor.dim() + 1 if dim < 0 else dim
     place = tensor._place.at(tensor._place.dim + (dim <= tensor._place.dim))
-    return wrapped(world, tensor.as_subclass(Tensor).unsqueeze(dim), place, tensor._site)
+    return viewed(world, tensor.as_subclass(Tensor).unsqueeze(dim), place, tensor)
 
 
 @named("squeeze")
@@ -240,7 +241,7 @@ def _squeeze(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     gone = [dim for dim in dims if tensor.shape[dim] == 1]
     result = tensor.as_subclass(Tensor).squeeze(gone) if gone else tensor.as_subclass(Tensor)
     moved = place.at(place.dim - sum(dim < place.dim for dim in gone))
-    return wrapped(world, result, moved, tensor._site)
+    return viewed(world, result, moved, tensor)
 
 
 @named("unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "swapdims_", "t_")
