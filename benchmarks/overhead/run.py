@@ -146,7 +146,7 @@ def plain(name: str, model: str) -> Contender:
 
 
 def ddp(name: str, model: str) -> Contender:
-    launcher = [str(BIN / "torchrun"), "--nproc-per-node", "2", "--master-port", "0"]
+    launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2"]
     script = [str(HERE / f"{model}_ddp.py"), "--epochs", "1000000"]
     return Contender(name, [*launcher, *script], 2, {"OMP_NUM_THREADS": "1"})
 

@@ -14,7 +14,7 @@ from reparto.testing import run_workers
 
 
 def case(given, function, sizes=((2, 7), (3, 10), (4, 3), (3, 1))):
-    return any_case(given, function, list(sizes), shared_draws=True, tolerance=0.0)
+    return any_case(given, function, list(sizes), shared_draws=True)
 
 
 DROPOUTS = {
@@ -22,7 +22,7 @@ DROPOUTS = {
     "by keyword": case("s:b,4", lambda x: F.dropout(input=x, p=0.3, training=True)),
     "off": case("s:b,4", lambda x: (F.dropout(x, 0.5, False), F.dropout(x, 0.0), F.dropout(x, training=False), F.dropout(x, 1.0))),
     "after something": case("s:b,4", lambda x: F.dropout((x * 2).relu(), 0.5) @ torch.ones(4, 2)),
-    "of columns": case("s:4,b@1", lambda x: (F.dropout(x), F.dropout(x.t()), F.dropout(x.t() * 2))),
+    "of columns": case("s:4,b@1", lambda x: (F.dropout(x), F.dropout(x.t()), F.dropout(x.t() * 2)), [(2, 7), (4, 7)]),
     "of time first": case("s:5,b,3@1", lambda x: F.dropout(x)),
     "permuted": case("s:5,b,3@1", lambda x: (F.dropout(x.transpose(0, 1)), F.dropout(x.permute(2, 1, 0))), [(2, 7), (3, 10), (4, 7)]),
     "permuted and computed": case("s:5,b,3@1", lambda x: F.dropout(x.transpose(0, 1) + 1), [(2, 7), (4, 7)]),
@@ -84,7 +84,7 @@ DISTRIBUTIONS = {
 
 @table(DISTRIBUTIONS)
 def test_distributions(case):
-    Case(case.given, case.function, case.sizes, {**case.options, "tolerance": 1e-12}).run()
+    case.run()
 
 
 @pytest.mark.parametrize("regions", [True, False])
@@ -130,8 +130,8 @@ def test_without_shared_draws_workers_draw_apart_and_stay_in_step():
     def function():
         x = reparto.shard(torch.ones(7, 100))
         mask = F.dropout(x, 0.5).bool()
-        return mask, torch.rand(3)
+        return mask.tolist(), torch.rand(3)
 
     for mask, common in run_workers(3, function):
-        assert len({tuple(row) for row in mask.tolist()}) == 7
+        assert len({tuple(row) for row in mask}) == 7
         assert torch.equal(common, torch.rand(3, generator=torch.Generator().manual_seed(0)))

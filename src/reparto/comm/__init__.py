@@ -4,6 +4,7 @@ from reparto.comm._base import MAX, MIN, SUM, Group
 from reparto.comm._counting import CountingGroup
 from reparto.comm._gloo import GlooGroup, own_address
 from reparto.comm._nccl import NcclGroup
+from reparto.comm._routed import RoutedGroup
 from reparto.comm._thread import Meeting, ThreadGroup
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Group",
     "Meeting",
     "NcclGroup",
+    "RoutedGroup",
     "ThreadGroup",
     "own_address",
 ]

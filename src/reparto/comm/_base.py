@@ -22,7 +22,11 @@ MAX: Op = dist.ReduceOp.MAX
 MIN: Op = dist.ReduceOp.MIN
 
 
-class Group(dist.ProcessGroup):
+# torch's stubs know overloads that torch's own callers do not use and that we do not have.
+_ProcessGroup: Any = dist.ProcessGroup
+
+
+class Group(_ProcessGroup):  # type: ignore[misc]
     """Workers that talk to each other; membership is fixed.
 
     Call order: every member calls the same collective operations in the same order. Threads:
@@ -44,7 +48,8 @@ class Group(dist.ProcessGroup):
         self.epoch = epoch
         self.step = 0
 
-    # What torch calls on a process group. Wrappers override these and nothing else.
+    # What torch calls on a process group. Wrappers override these and nothing else. The stubs
+    # know more overloads than torch's own callers use.
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce in place over all members."""
@@ -98,16 +103,16 @@ class Group(dist.ProcessGroup):
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Sum over members, in place, and wait."""
-        self.reduce(tensor, SUM).wait()
+        self.reduce_all(tensor, SUM).wait()
         return tensor
 
-    def reduce(self, tensor: Tensor, op: Op = SUM) -> Any:
+    def reduce_all(self, tensor: Tensor, op: Op = SUM) -> Any:
         """Reduce over members, in place."""
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp(op)
         return self.allreduce([tensor], options)
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
+    def gather_all(self, tensor: Tensor) -> list[Tensor]:
         """Every member's tensor, in the order of ranks; all have one shape."""
         outputs = [torch.empty_like(tensor) for _ in range(self.size())]
         self.allgather([outputs], [tensor]).wait()
@@ -121,7 +126,7 @@ class Group(dist.ProcessGroup):
         longest = max(rows)
         padded = tensor.new_zeros((longest, *tensor.shape[1:]))
         padded[: rows[self.rank()]].copy_(tensor)
-        return [part[:count] for part, count in zip(self.gather(padded), rows, strict=True)]
+        return [part[:count] for part, count in zip(self.gather_all(padded), rows, strict=True)]
 
     def share(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Copy the root's tensor to every member, in place, and wait."""

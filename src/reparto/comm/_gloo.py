@@ -6,6 +6,7 @@ import socket
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from reparto.comm._base import Group
 
@@ -39,7 +40,7 @@ class GlooGroup(Group):
 
     def __init__(
         self,
-        store: dist.Store,
+        store: Store,
         *,
         rank: int,
         size: int,
@@ -48,8 +49,8 @@ class GlooGroup(Group):
         timeout_s: float = 1800.0,
         epoch: int = 0,
     ) -> None:
-        options = dist.ProcessGroupGloo._Options()
+        options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
         options._timeout = timedelta(seconds=timeout_s)
-        prefix = dist.PrefixStore(f"{name}/{epoch}", store)
+        prefix = PrefixStore(f"{name}/{epoch}", store)
         super().__init__(dist.ProcessGroupGloo(prefix, rank, size, options), epoch=epoch)

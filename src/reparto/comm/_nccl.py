@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from reparto.comm._base import Group
 
@@ -23,7 +24,7 @@ class NcclGroup(Group):
 
     def __init__(
         self,
-        store: dist.Store,
+        store: Store,
         *,
         rank: int,
         size: int,
@@ -33,5 +34,5 @@ class NcclGroup(Group):
     ) -> None:
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = timedelta(seconds=timeout_s)
-        prefix = dist.PrefixStore(f"{name}/{epoch}", store)
+        prefix = PrefixStore(f"{name}/{epoch}", store)
         super().__init__(dist.ProcessGroupNCCL(prefix, rank, size, options), epoch=epoch)

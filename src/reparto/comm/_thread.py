@@ -8,11 +8,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import Work
 
 from reparto.comm._base import Group
 
 
-class _Done(dist._Work):
+class _Done(Work):  # type: ignore[misc]
     """A ``Work`` that is done already."""
 
     def wait(self, timeout: Any = None) -> bool:

@@ -80,6 +80,21 @@ def _received(part: Tensor, like: Tensor) -> Tensor:
     return torch.view_as_complex(part) if like.is_complex() else part
 
 
+def sum_all(tensor: Tensor, group: Group) -> Tensor:
+    """Sum over workers, of a tensor that each of them has a term of."""
+    return _apply(SumAll, tensor, group)
+
+
+def gather(local: Tensor, place: Placement, group: Group) -> Tensor:
+    """The whole tensor from every worker's slice."""
+    return _apply(Gather, local, place, group)
+
+
+def _apply(function: Any, *args: Any) -> Tensor:
+    result: Tensor = function.apply(*args)
+    return result
+
+
 class SumAll(torch.autograd.Function):
     """Sum over workers, of a tensor that each of them has a term of."""
 
@@ -92,7 +107,7 @@ class SumAll(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Sum."""
-        return SumAll.apply(grad, ctx.group), None
+        return sum_all(grad, ctx.group), None
 
 
 class Gather(torch.autograd.Function):
@@ -107,7 +122,7 @@ class Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Sum and slice."""
-        return Spread.apply(grad, ctx.place, ctx.group), None, None
+        return _apply(Spread, grad, ctx.place, ctx.group), None, None
 
 
 class Spread(torch.autograd.Function):
@@ -123,4 +138,4 @@ class Spread(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Gather."""
-        return Gather.apply(grad, ctx.place, ctx.group), None, None
+        return gather(grad, ctx.place, ctx.group), None, None

@@ -84,7 +84,7 @@ def take(whole: Tensor, place: Placement, rank: int) -> Tensor:
     rows = split.rows(rank)
     if place.outer == 1:
         return whole.narrow(dim, start * inner, rows * inner)
-    folded = whole.unflatten(dim, (place.outer, split.total * inner))
+    folded: Tensor = whole.unflatten(dim, (place.outer, split.total * inner))
     return folded.narrow(dim + 1, start * inner, rows * inner).flatten(dim, dim + 1)
 
 

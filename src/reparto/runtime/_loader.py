@@ -34,7 +34,8 @@ class _RowsOfBatches:
 
     def __iter__(self) -> Iterator[list[Any]]:
         # A fresh queue for each pass; filled as batches are drawn, maybe ahead of time.
-        self.splits = splits = deque()
+        splits: deque[Split] = deque()
+        self.splits = splits
         batches = iter(self.sampler)
 
         def rows() -> Iterator[list[Any]]:
@@ -90,7 +91,7 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
         if self._reparto_by_index is None:
             _choose(world, self)
         sampler = self.batch_sampler if self._reparto_by_index else None
-        batches = super(shared, self).__iter__()
+        batches = kind.__iter__(self)
         return _SharedIterator(world, batches, sampler.splits if sampler is not None else None)
 
     body = {"__iter__": __iter__, "_reparto_shared": True, "__module__": kind.__module__}
@@ -199,7 +200,7 @@ def shard_batch(
     if type(batch) is dict:
         return {key: shard_batch(world, part, dim, site, rows) for key, part in batch.items()}
     if isinstance(batch, Mapping) and isinstance(getattr(batch, "data", None), dict):
-        batch.data = shard_batch(world, batch.data, dim, site, rows)  # a tokenizer's BatchEncoding
+        vars(batch)["data"] = shard_batch(world, batch.data, dim, site, rows)  # a tokenizer's BatchEncoding
     return batch
 
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reparto.runtime._collective import SumAll, summed
+from reparto.runtime._collective import sum_all, summed
 from reparto.runtime._layout import Placement, effective
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _statistics(world: World, rows: Tensor, place: Placement) -> tuple[Tensor, T
     if here:
         var, mean = torch.var_mean(wide, dims, correction=0)
         message[0], message[1] = mean, var
-    parts = torch.stack(world.data.gather(message))
+    parts = torch.stack(world.data.gather_all(message))
     total = sum(counts)
     share = torch.tensor(counts, dtype=parts.dtype, device=parts.device).div_(total).view(-1, 1)
     mean = (parts[:, 0] * share).sum(0)
@@ -128,13 +128,13 @@ def _differentiable_backward(ctx: Any, grad: Tensor, input: Tensor, weight: Tens
     dims = [dim for dim in range(input.dim()) if dim != 1]
     live = 0.0 if ctx.place.split.is_ghost(world.rank) else 1.0
     rows = input * live
-    mean = SumAll.apply(rows.sum(dims), world.data) / ctx.count
+    mean = sum_all(rows.sum(dims), world.data) / ctx.count
     centred = (input - mean.view(shape)) * live
-    var = SumAll.apply((centred * centred).sum(dims), world.data) / ctx.count
+    var = sum_all((centred * centred).sum(dims), world.data) / ctx.count
     scale = torch.rsqrt(var + ctx.eps)
     grad = grad * live
     grad_sum, grad_dot = grad.sum(dims), (grad * centred).sum(dims)
-    both = SumAll.apply(torch.stack([grad_sum, grad_dot]), world.data) / ctx.count
+    both = sum_all(torch.stack([grad_sum, grad_dot]), world.data) / ctx.count
     factor = scale if weight is None else scale * weight
     slope = (both[1] * scale * scale).view(shape)
     grad_input = (grad - both[0].view(shape) - centred * slope) * factor.view(shape) * live

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.variable import VariableMeta
 
 from reparto.runtime import _regions
-from reparto.runtime._collective import SumAll
+from reparto.runtime._collective import sum_all
 from reparto.runtime._factories import made
 from reparto.runtime._layout import BatchInt
 from reparto.runtime._norm import batch_norm, plain_batch_norm
@@ -42,8 +42,9 @@ Current = Callable[[], "World | None"]
 def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
     had = name in vars(owner) if isinstance(owner, type) else True
     original = getattr(owner, name)
+    kept = vars(owner).get(name, original)  # a static method stays one
     setattr(owner, name, made(original))
-    _undo.append(lambda: setattr(owner, name, original) if had else delattr(owner, name))
+    _undo.append(lambda: setattr(owner, name, kept) if had else delattr(owner, name))
 
 
 def install(current: Current, tracking: bool) -> None:
@@ -278,7 +279,7 @@ def _global_grad(
             elif isinstance(leaf, Shard):
                 made.append(shard(one, leaf._place))
             else:
-                made.append(SumAll.apply(one, world.data))
+                made.append(sum_all(one, world.data))
     return tuple(made)
 
 
@@ -291,7 +292,7 @@ def _register_hook(current: Current, original: Any) -> Any:
 
         def on_whole(grad: Tensor) -> Any:
             # The hook must see the global gradient; what it returns is shared out again.
-            result = hook(SumAll.apply(grad, world.data))
+            result = hook(sum_all(grad, world.data))
             return None if result is None else result / world.size
 
         return original(self, on_whole)

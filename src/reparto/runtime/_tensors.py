@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.runtime._collective import Gather, SumAll, gathered, summed
+from reparto.runtime._collective import gather, sum_all, gathered, summed
 from reparto.runtime._layout import Placement, effective, take
 from reparto.runtime._mirrors import Mirror, reflect, remember, wrote
 
@@ -206,7 +206,7 @@ def whole(world: World, tensor: Tensor, why: str = "gathered") -> Tensor:
             if not with_graph and tensor._data is not None:
                 return tensor._data
             if with_graph:
-                return Gather.apply(local, place, world.data)  # type: ignore[no-any-return]
+                return gather(local, place, world.data)
             return gathered(local, place, world.data)
         if isinstance(tensor, Summand):
             return reduced(world, tensor)
@@ -223,7 +223,7 @@ def reduced(world: World, tensor: Summand) -> Tensor:
             value = value * tensor._scale
         return value.to(local.dtype) if value.dtype != local.dtype else value.clone()
     divisor = tensor._cell.divisor
-    total: Tensor = SumAll.apply(local, world.data)
+    total: Tensor = sum_all(local, world.data)
     return total * divisor.resolve(world) if divisor else total
 
 

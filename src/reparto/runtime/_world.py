@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from reparto import strategies
-from reparto.comm import CountingGroup, GlooGroup, Group, NcclGroup, own_address
+from reparto.comm import CountingGroup, GlooGroup, Group, NcclGroup, RoutedGroup, own_address
 from reparto.errors import DisagreementError
 from reparto.runtime import _patches, _rules, _tensors
 from reparto.runtime._gradients import Gradients, Owner
@@ -150,7 +150,10 @@ class World:
         whole = _tensors.whole(self, tensor)
         if not isinstance(tensor, Shard) or whole.dim() < 2:
             return whole
-        order = sorted(range(whole.dim()), key=lambda dim: -tensor.stride(dim))
+        strides: list[int] = list(tensor.stride())
+        order = sorted(range(whole.dim()), key=lambda dim: (-strides[dim], dim))
+        # The layout of a single row is ambiguous: worker 0, who has the most, tells.
+        order = self.data.share(torch.tensor(order)).tolist()
         if order == list(range(whole.dim())):
             return whole
         inverse = [order.index(dim) for dim in range(whole.dim())]
@@ -175,19 +178,25 @@ class World:
         if not active or self.owns_draws or self.options.shared_draws:
             yield
             return
-        generator = torch.default_generator
-        shared = generator.get_state()
-        if "cpu" not in self._own_states:
-            fresh = torch.Generator().manual_seed(self.options.seed * 1000003 + self.rank + 1)
-            self._own_states["cpu"] = fresh.get_state()
-        generator.set_state(self._own_states["cpu"])
+        generators = _generators()
+        shared = [generator.get_state() for generator in generators]
+        for generator in generators:
+            generator.set_state(self._own_state(generator))
         self.owns_draws = True
         try:
             yield
         finally:
             self.owns_draws = False
-            self._own_states["cpu"] = generator.get_state()
-            generator.set_state(shared)
+            for generator, state in zip(generators, shared, strict=True):
+                self._own_states[str(generator.device)] = generator.get_state()
+                generator.set_state(state)
+
+    def _own_state(self, generator: torch.Generator) -> Tensor:
+        state = self._own_states.get(str(generator.device))
+        if state is None:
+            seed = self.options.seed * 1000003 + self.rank + 1
+            state = torch.Generator(generator.device).manual_seed(seed).get_state()
+        return state
 
     # Steps.
 
@@ -326,7 +335,7 @@ class World:
             return
         wide = [t.detach().double() for t in owner.tensors if t.is_floating_point()]
         mine = torch.stack([torch.stack([t.sum(), t.abs().sum()]) for t in wide])
-        theirs = self.data.gather(mine)
+        theirs = self.data.gather_all(mine)
         if all(torch.equal(one, theirs[0]) for one in theirs):
             return
         self.note("workers began with different parameters; worker 0's were taken")
@@ -359,6 +368,14 @@ class World:
             return
         for one in _numbers(value):
             self.recorder.value(one)
+
+
+def _generators() -> list[torch.Generator]:
+    """The generators that layers draw from: the CPU's, and the current GPU's if it is in use."""
+    found = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        found.append(torch.cuda.default_generators[torch.cuda.current_device()])
+    return found
 
 
 def _numbers(value: Any) -> Iterator[float]:
@@ -415,7 +432,7 @@ def join(
     )
     kind = strategies.from_spec(strategy)
     if world_size > 1:
-        store = dist.TCPStore(
+        store = TCPStore(
             master[0],
             master[1],
             world_size,
@@ -453,12 +470,13 @@ def join(
 
 
 def _group(
-    store: dist.Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
+    store: Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
 ) -> Group:
-    if device == "cuda":
-        return NcclGroup(store, rank=rank, size=size, name=name)
     address = own_address(*master)
-    return GlooGroup(store, rank=rank, size=size, address=address, name=name)
+    gloo = GlooGroup(store, rank=rank, size=size, address=address, name=name)
+    if device != "cuda":
+        return gloo
+    return RoutedGroup(gloo, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
 
 
 def _seed(world: World) -> None:

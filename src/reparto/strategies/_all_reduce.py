@@ -133,7 +133,7 @@ class AllReduce(_base.Strategy):
 
     def _sum_sparse(self, tensor: Tensor) -> None:
         grad = grad_of(tensor)
-        empty = torch.sparse_coo_tensor(size=tensor.shape, dtype=tensor.dtype)
+        empty = torch.zeros_like(tensor).to_sparse()
         grad = (empty if grad is None else grad).coalesce()
         counts = torch.zeros(self.group.size(), dtype=torch.int64, device=tensor.device)
         counts[self.group.rank()] = grad.indices().shape[1]

@@ -16,18 +16,18 @@ from reparto.spec import Cluster, Profile, Traffic
 T = TypeVar("T")
 
 # The attribute itself, behind whatever the runtime puts in front of ``Tensor.grad``.
-_grad = torch._C.TensorBase.grad
+_grad: Any = torch._C.TensorBase.grad
 
 
 def grad_of(tensor: Tensor) -> Tensor | None:
     """The gradient that lies on a tensor, without telling the runtime that it was read."""
-    found: Tensor | None = _grad.__get__(tensor)  # type: ignore[attr-defined]
+    found: Tensor | None = _grad.__get__(tensor)
     return found
 
 
 def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
     """Put a gradient on a tensor, without telling the runtime."""
-    _grad.__set__(tensor, grad)  # type: ignore[attr-defined]
+    _grad.__set__(tensor, grad)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ class Bucket:
         if tensor.is_contiguous():
             return flat.view(tensor.shape)
         # channels_last and the like: keep the tensor's own order of strides
-        order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+        order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
         inverse = [order.index(dim) for dim in range(tensor.dim())]
         return flat.view([tensor.shape[dim] for dim in order]).permute(inverse)
 

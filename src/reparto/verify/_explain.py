@@ -29,7 +29,7 @@ def explain(
     """
     first = excesses[0]
     if first.kind == "gradient":
-        return _of_gradient(first, excesses, sequential, shared, num_workers)
+        return _of_gradient(first, sequential, shared, num_workers)
     if first.kind == "tensor":
         return _of_tensors(excesses)
     return _of_scalar(first, excesses, sequential, num_workers)
@@ -72,11 +72,7 @@ def _of_scalar(
 
 
 def _of_gradient(
-    first: Excess,
-    excesses: Sequence[Excess],
-    sequential: Record,
-    shared: Record,
-    num_workers: int,
+    first: Excess, sequential: Record, shared: Record, num_workers: int
 ) -> Divergence:
     owner, step, _ = first.key
     place = f"gradient of {owner} at step {step}"
@@ -88,7 +84,8 @@ def _of_gradient(
     what = f"‖Δg‖/‖g‖ is {first.gap.distance:.1e}, allowed are {first.limit:.1e}"
     if fit.residual <= _PROPORTIONAL:
         what += f"; the gradient is {fit.factor:.4f} × the sequential one"
-    losses_agree = not any(excess.kind == "loss" for excess in excesses)
+    # Whatever came before agrees: this is the first excess.
+    losses_agree = any(entry.order < first.gap.order for entry in sequential.of_kind("loss"))
     hint = ""
     if fit.residual <= _PROPORTIONAL:
         hint = _factor_hint(fit.factor, num_workers, noun="a sum")

@@ -189,7 +189,7 @@ def _multi_head(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     place = tensors[0]._place
     if place.dim != 1 or any(one._place != place for one in tensors):
         return GATHER
-    dropout, training = args[11], kwargs.get("training", True)
+    dropout, training = args[10], kwargs.get("training", True)
     if dropout and training and world.options.shared_draws:
         output, weights = world.on_whole(func, args, kwargs)
         weights = None if weights is None else world.slice_of(weights, place.at(0))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from reparto.runtime._tensors import GATHER, Cell, Summand, exact_summand, summand
+from reparto.runtime._tensors import GATHER, Cell, Rule, Summand, exact_summand, summand
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
-SUMS: dict[str, Any] = {}
+SUMS: dict[str, Rule] = {}
 
 
-def _named(names: str) -> Any:
-    def register(rule: Any) -> Any:
+def _named(names: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
         for name in names.split():
             SUMS[name] = rule
         return rule
