@@ -121,9 +121,11 @@ class Contender:
     def _hear(self) -> list[tuple[int, int]]:
         heard = []
         for told in self._told:
-            ready, _, _ = select.select([told], [], [], TURN_LIMIT_S)
-            if not ready or self._process.poll() is not None:
-                raise SystemExit(f"{self.name} stopped:\n{self._output.decode()[-4000:]}")
+            until = time.monotonic() + TURN_LIMIT_S
+            while not select.select([told], [], [], 1.0)[0]:
+                if self._process.poll() is not None or time.monotonic() > until:
+                    text = self._output.decode(errors="replace")[-4000:]
+                    raise SystemExit(f"{self.name} stopped:\n{text}")
             wall_ns, cpu_ns = told.readline().split()
             heard.append((int(wall_ns), int(cpu_ns)))
         return heard

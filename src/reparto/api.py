@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,10 +79,9 @@ def dry_run(job: Job, watcher: Watcher | None = None) -> Launch:
         RefusedError: If the script cannot be shared out exactly.
     """
     watcher = watcher or Watcher()
-    engine = _engine(job)
-    cluster = engine.cluster()
     _read(job)
-    _, launch = _decide(job, engine, cluster, watcher)
+    with closing(_engine(job)) as engine:
+        _, launch = _decide(job, engine, engine.cluster(), watcher)
     return launch
 
 
@@ -106,11 +105,11 @@ def run(job: Job, watcher: Watcher | None = None) -> RunResult:
     """
     watcher = watcher or Watcher()
     since_s = time.time()
-    engine = _engine(job)
-    cluster = engine.cluster()
-    expected = plan_run(job, cluster, _read(job))
-    early = engine.prepare(None, expected, cluster, job.options)
+    script = _read(job)
     with ExitStack() as stack:
+        engine = stack.enter_context(closing(_engine(job)))
+        cluster = engine.cluster()
+        early = engine.prepare(None, plan_run(job, cluster, script), cluster, job.options)
         workers = stack.enter_context(engine.start(early))
         assignment, launch = _decide(job, engine, cluster, watcher)
         if launch.workers != early.workers:  # the analysis found that others are needed

@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import Work
 from reparto.comm._base import Group
 
 
-class _Done(Work):  # type: ignore[misc]
+class _Done(Work):
     """A ``Work`` that is done already."""
 
     def wait(self, timeout: Any = None) -> bool:

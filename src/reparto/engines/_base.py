@@ -58,8 +58,9 @@ class Launch:
 class Engine(ABC):
     """A place where workers can run: this machine, a Ray cluster.
 
-    Call order: ``cluster``, ``prepare`` as often as wanted, ``start``, then `Run.assign`. An
-    engine is used from one thread, and that thread has to outlive the run: workers die with it.
+    Call order: ``cluster``, ``prepare`` as often as wanted, ``start``, then `Run.assign`; at last
+    ``close``. An engine is used from one thread, and that thread has to outlive the run: workers
+    die with it.
 
     To add one, write a file with a subclass and name it in the table of ``engines/__init__.py``
     (another package: in the entry-point group ``reparto.engines``).
@@ -106,6 +107,9 @@ class Engine(ABC):
         Raises:
             EngineError: If a worker cannot be started; none is left behind.
         """
+
+    def close(self) -> None:  # noqa: B027  (most engines hold nothing)
+        """Let go of the cluster, after the last run; may be called at any time."""
 
 
 class Run(ABC):

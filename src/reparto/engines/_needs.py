@@ -1,5 +1,6 @@
-"""Which paths a script names: in its arguments, and where its source reads a file. Pure but for
-looking whether they exist; what does not exist here cannot be missed elsewhere.
+"""Which paths a script names: in its arguments, and where its source reads a file.
+
+Only those that exist here: what does not exist here cannot be missed elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from reparto.spec import Program
 
 _READERS = re.compile(r"open$|load|read|from_?file$|genfromtxt$|imread$|memmap$|\w*Folder$")
 _WRITES = re.compile(r"[wax]")
-_INPUTS = re.compile(r"data|input|csv|corpus|train|val|test|vocab|resume|ckpt|pretrain|weight|conf")
+_INPUTS = re.compile(
+    r"data|input|csv|corpus|train|val|test|vocab|resume|ckpt|pretrain|weight|conf"
+)
 _OUTPUTS = re.compile(r"out|save|log|dest|result")
 
 

@@ -107,8 +107,8 @@ class WorkerProcess(Worker):
             return
         if how == SIGKILL:
             self._kill_group(how)
-        else:
-            self._process.send_signal(how)
+        else:  # not by Popen, which would reap it on the way
+            os.kill(self._process.pid, how)
 
     def _kill_group(self, how: Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
 """RemoteWorker: a worker on another host, as a supervisor here sees it.
 
-    host ──bytes, end──► a thread that listens ──► feed, end ──► pipes ──► the supervisor's poll
-    host ◄─────────────── signal, go ◄──────────────────────────────────── the supervisor
+host ──bytes, end──► a thread that listens ──► feed, end ──► pipes ──► the supervisor's poll
+host ◄─────────────── signal, go ◄──────────────────────────────────── the supervisor
 """
 
 from __future__ import annotations

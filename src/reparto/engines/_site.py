@@ -1,14 +1,7 @@
 """Site: the workers of one host of a cluster, and the files that they need there.
 
 Runs on the host, in a process that dies with the driver, and so do the workers. The host need not
-have any of the user's files. What it lacks lies in a *mirror*, where ``path`` is at
-``mirror + path``; links lead from there to what the host has, so relative paths keep working:
-
-    driver                       a host that has /home/u/proj, but neither data nor train.py
-    /home/u/proj/   (cwd)        mirror/home/u/proj/            the workers' cwd
-    ├── train.py                 ├── train.py                   travelled with the call
-    ├── data/x.csv               ├── data/x.csv                 travelled: --ship data
-    └── notes.txt                └── notes.txt ─► /home/u/proj/notes.txt
+have any of the user's files, see `_mirror`.
 """
 
 from __future__ import annotations
@@ -21,6 +14,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from reparto.engines._base import WorkerLaunch
+from reparto.engines._mirror import Mirror
 from reparto.engines._process import WorkerProcess
 from reparto.engines._scratch import Scratch
-from reparto.engines._travel import Item, unpack
+from reparto.engines._travel import Item
 from reparto.engines._worker import Stream
 from reparto.measure import files_written_since
 from reparto.spec import Assignment, to_json
 
+TICK_S = 0.05
 READ_BYTES = 1 << 18
-MAX_BATCH_BYTES = 4 << 20
-MAX_LINKS = 1000  # of a folder above the working directory
 LOG_BYTES = 1 << 20
 
 #: What a worker cannot do without, and may not be there although Ray is.
@@ -94,6 +88,23 @@ class News:
     ended: tuple[tuple[int, int, bytes], ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A file that worker 0 wrote.
+
+    Attributes:
+        home: Where the user expects it, on the driver.
+        path: Where it lies on this host.
+        size_bytes: Its size.
+        time_ns: When it was written.
+    """
+
+    home: str
+    path: str
+    size_bytes: int
+    time_ns: int
+
+
 class Site:
     """Starts workers on this host, and tells what they tell.
 
@@ -108,13 +119,15 @@ class Site:
     def __init__(self, sources: str = "") -> None:
         self._sources = sources
         self._scratch = Scratch(0)
-        self._mirror = str(self._scratch.root / "mirror")
+        self._mirror = Mirror(str(self._scratch.root / "mirror"))
+        self._own = False  # whether this is the driver's own machine
         self._cwd = ""
-        self._script_folder = ""
+        self._searched: list[str] = []  # folders of the driver in which outputs may appear
         self._began_s = 0.0
         self._server: socket.socket | None = None
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, WorkerProcess] = {}
+        self._lock = threading.Lock()  # no signal to a number that was just given back
         # The kernel kills a worker when the *thread* that started it ends: this one stays.
         self._starter = ThreadPoolExecutor(1, "reparto-starter", _let_signals_through)
 
@@ -122,19 +135,18 @@ class Site:
 
     def look(self, visit: Visit) -> Facts:
         """Find out what is here, and where workers will start."""
-        own = os.path.exists(visit.token)
+        self._own = own = os.path.exists(visit.token)
         lacking = () if own else tuple(item for item in visit.items if not item.is_here())
-        self._cwd = visit.cwd
-        if lacking or not os.path.isdir(visit.cwd):
-            self._unfold(visit.cwd)
-            self._cwd = self._mirror + visit.cwd
+        is_mirrored = bool(lacking) or not os.path.isdir(visit.cwd)
+        self._cwd = self._mirror.unfold(visit.cwd) if is_mirrored else visit.cwd
+        self._searched.append(visit.cwd)
         return Facts(
             python=sys.executable,
             time_s=time.time(),
             missing=tuple(name for name in _NEEDED if importlib.util.find_spec(name) is None),
             torch=_version("torch"),
             lacking=lacking,
-            mirror="" if own else self._mirror,
+            mirror="" if own else self._mirror.root,
         )
 
     def listen(self, address: str) -> int:
@@ -184,10 +196,9 @@ class Site:
             for name, value in os.environ.items()
             if not name.startswith("RAY_") and name not in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
         }
-        path = [self._sources, *own.get("PYTHONPATH", "").split(os.pathsep)]
-        path += [each for each in travelled.get("PYTHONPATH", "").split(os.pathsep) if each]
-        own["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, path)))
-        return {**travelled, **own} if not travelled else {**own, **_without_path(travelled)}
+        paths = (self._sources, travelled.get("PYTHONPATH", ""), own.get("PYTHONPATH", ""))
+        path = os.pathsep.join(filter(None, paths))
+        return {**own, **travelled, **({"PYTHONPATH": path} if path else {})}
 
     # ------------------------------------------------------------------------------- files
 
@@ -200,84 +211,31 @@ class Site:
         with self._parcel.open("wb" if is_first else "ab") as file:
             file.write(chunk)
 
-    def open_parcel(self, items: Sequence[Item]) -> None:
+    def unpack(self, items: Sequence[Item]) -> None:
         """Lay out what has come."""
-        for folder in dict.fromkeys(os.path.dirname(item.path) for item in items):
-            self._unfold(folder)
-        for item in items:
-            self._unlink(item.path)
         with self._parcel.open("rb") as file:
-            unpack(file, self._mirror)
+            self._mirror.unpack(file, items)
         self._parcel.unlink()
-
-    @property
-    def _parcel(self) -> Path:
-        return self._scratch.root / "parcel.tar"
 
     def assign(self, assignment: Assignment) -> None:
         """Write down what the workers run, as it lies on this host, and let them go."""
+        self._searched.append(os.path.dirname(assignment.program.script))
         program, options = assignment.program, assignment.options
-        for file in program.files:
-            self._lay_out(file.path, file.original)
-        program = replace(
-            program,
-            script=self._at(program.script),
-            args=tuple(self._argument(arg) for arg in program.args),
-            files=tuple(replace(file, path=self._at(file.path)) for file in program.files),
-        )
-        if options.record and not os.path.isdir(os.path.dirname(options.record)):
-            options = replace(options, record=self._mirror + options.record)
-        self._script_folder = os.path.dirname(assignment.program.script)
+        if not self._own:
+            program = self._mirror.lay_out(program)
+        if options.record:
+            self._searched.append(options.record)
+            if not os.path.isdir(os.path.dirname(options.record)):
+                options = replace(options, record=self._mirror.root + options.record)
         self._began_s = time.time()
         here = replace(assignment, program=program, options=options)
         self._scratch.write_assignment(to_json(here))
         for worker in self._workers.values():
             worker.go()
 
-    def _lay_out(self, path: str, text: str) -> None:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if Path(path).read_text(encoding="utf-8") == text:
-                return
-        self._unfold(os.path.dirname(path))
-        self._unlink(path)
-        Path(self._mirror + path).write_text(text, encoding="utf-8")
-
-    def _unfold(self, folder: str) -> None:
-        """Make a folder of the mirror real, with links to what this host has in it."""
-        for level in (*reversed(Path(folder).parents), Path(folder)):
-            place = f"{self._mirror}{level}"
-            if os.path.islink(place):
-                os.unlink(place)
-            if os.path.isdir(place):
-                continue
-            os.makedirs(place)
-            try:
-                names = os.listdir(level)
-            except OSError:
-                continue
-            if len(names) <= MAX_LINKS or str(level) == folder:
-                for name in names:
-                    if not self._mirror.startswith(str(level / name)):
-                        os.symlink(level / name, os.path.join(place, name))
-
-    def _unlink(self, path: str) -> None:
-        if os.path.islink(self._mirror + path):
-            os.unlink(self._mirror + path)
-
-    def _at(self, path: str) -> str:
-        """Where a path of the driver lies on this host; itself if it is nowhere."""
-        moved = self._mirror + path
-        if os.path.lexists(moved) and not os.path.islink(moved):
-            return moved
-        if os.path.exists(path):
-            return path
-        folder = os.path.dirname(path)  # not there yet: it belongs where its folder is
-        gone = not os.path.isdir(folder) and os.path.isdir(self._mirror + folder)
-        return moved if gone else path
-
-    def _argument(self, arg: str) -> str:
-        option, equals, value = arg.partition("=") if arg.startswith("-") else ("", "", arg)
-        return f"{option}{equals}{self._at(value)}" if os.path.isabs(value) else arg
+    @property
+    def _parcel(self) -> Path:
+        return self._scratch.root / "parcel.tar"
 
     # ------------------------------------------------------------------------ while it runs
 
@@ -288,27 +246,28 @@ class Site:
         for rank, worker in self._workers.items():
             if worker.status is None and worker.has_died():
                 told += self._drain(worker)
-                worker.reap(sweep=True)
+                with self._lock:
+                    worker.reap(sweep=True)
                 ended.append((rank, worker.status or 0, self._log(rank)))
         return News(told=tuple(told), ended=tuple(ended))
 
     def signal(self, rank: int, number: int) -> None:
         """Send a signal to a worker."""
-        self._workers[rank].signal(signal.Signals(number))
+        with self._lock:
+            self._workers[rank].signal(signal.Signals(number))
 
     def _any_has_died(self) -> bool:
         return any(each.status is None and each.has_died() for each in self._workers.values())
 
     def _read(self, timeout_s: float) -> list[tuple[int, Stream, bytes]]:
-        told = []
-        until, size = time.monotonic() + timeout_s, 0
+        told: list[tuple[int, Stream, bytes]] = []
+        until = time.monotonic() + timeout_s
         while not told and not self._any_has_died():
-            ready = self._selector.select(min(0.05, max(0.0, until - time.monotonic())))
-            for key, _ in ready:
+            remaining = until - time.monotonic()
+            for key, _ in self._selector.select(min(TICK_S, max(0.0, remaining))):
                 if data := self._read_pipe(key.fileobj):
                     told.append((*key.data, data))
-                    size += len(data)
-            if time.monotonic() >= until or size >= MAX_BATCH_BYTES:
+            if remaining <= 0:
                 break
         return told
 
@@ -342,22 +301,27 @@ class Site:
 
     # ------------------------------------------------------------------------ at the end
 
-    def outputs(self) -> tuple[tuple[str, str, int, int], ...]:
-        """The files that worker 0 wrote.
+    def outputs(self) -> tuple[Written, ...]:
+        """List the files that worker 0 wrote."""
+        folders = [Path(place) for path in self._searched for place in self._places(path)]
+        own = f"{self._scratch.root.resolve()}{os.sep}"
+        found: dict[str, Written] = {}
+        for path in files_written_since(self._began_s, [self._scratch.root / "none", *folders]):
+            home = self._mirror.home(path)
+            if not home.startswith(own):
+                with contextlib.suppress(OSError):
+                    entry = os.stat(path)
+                    found[home] = Written(
+                        home=home,
+                        path=path,
+                        size_bytes=entry.st_size,
+                        time_ns=entry.st_mtime_ns,
+                    )
+        return tuple(found.values())
 
-        Returns:
-            For each its path on the driver, its path here, size, and time in nanoseconds.
-        """
-        folder = self._script_folder
-        folders = dict.fromkeys((self._cwd, self._mirror, folder, self._cwd[len(self._mirror) :]))
-        there = [Path(each) for each in folders if os.path.isdir(each)]
-        found = []
-        for path in files_written_since(self._began_s, [self._scratch.root / "none", *there]):
-            with contextlib.suppress(OSError):
-                entry = os.stat(path)
-                home = path.removeprefix(os.path.realpath(self._mirror))
-                found.append((home, path, entry.st_size, entry.st_mtime_ns))
-        return tuple(found)
+    def _places(self, path: str) -> list[str]:
+        places = (self._mirror.root + path, path)
+        return [place for place in places if os.path.isdir(place)]
 
     def read(self, path: str, offset: int, num_bytes: int) -> bytes:
         """Read a part of a file."""
@@ -377,10 +341,6 @@ class Site:
 def _let_signals_through() -> None:
     # Ray blocks SIGINT in its processes; ours shall be able to end by it, as in a terminal.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-
-
-def _without_path(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name != "PYTHONPATH"}
 
 
 def _with_own_gpu(env: Mapping[str, str]) -> dict[str, str]:

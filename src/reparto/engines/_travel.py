@@ -17,7 +17,7 @@ CHUNK_BYTES = 8 << 20
 _OF_A_MACHINE = re.compile(
     r"(RAY|SSH|XDG|DBUS|CONDA|SSL|LD|LC|SLURM)_|(VIRTUAL_ENV|CUDA_VISIBLE_DEVICES)$|_$"
     r"|(OLD)?PWD$|SHLVL$|SHELL$|USER$|LOGNAME$|HOST(NAME)?$|DISPLAY$|LANG(UAGE)?$|TE?MP(DIR)?$"
-    r"|(.*_)?HOME$|.*PATH$|.*_IFNAME$|.*_proxy$|.*_CERTS?\b|.*_CA_|REPARTO_SCRATCH$",
+    r"|(.*_)?HOME$|(?!PYTHON).*PATH$|.*_IFNAME$|.*_proxy$|.*_CERTS?\b|.*_CA_|REPARTO_SCRATCH$",
     re.IGNORECASE,
 )
 

@@ -149,6 +149,15 @@ class Gradients:
                 self._set_aside(owner)
             self._decide_overlap(owner)
 
+    def may_defer(self) -> bool:
+        """Whether gradients of a pass may lack the divisor's correction until they are read.
+
+        Not where terms of another pass lie there already, nor where gradients arrive at tensors
+        that no optimizer owns: nobody would set those right.
+        """
+        owned = bool(self.owners) and not self.loose.tensors and not self.world.has_leaves
+        return owned and not any(owner.pending for owner in self.owners)
+
     def _drop_forgotten(self) -> None:
         """Let go of tensors updated by hand that the script itself no longer holds."""
         kept = [t for t in self.loose.tensors if sys.getrefcount(t) > 3]
@@ -180,10 +189,7 @@ class Gradients:
         factor = owner.divisor.resolve(self.world)
         owner.divisor = None
         if factor != 1.0:
-            for tensor in owner.tensors:
-                grad = grad_of(tensor)
-                if grad is not None:
-                    grad.mul_(factor)
+            _scale(owner, factor)
 
     # Readers.
 
@@ -267,11 +273,8 @@ class Gradients:
         if divisor is not None:
             if divisor.factor is None:
                 divisor.settle(float(totals[3]))
-            if divisor.factor != 1.0:
-                for tensor in owner.tensors:
-                    grad = grad_of(tensor)
-                    if grad is not None:
-                        grad.mul_(divisor.factor)
+            if divisor.factor is not None and divisor.factor != 1.0:
+                _scale(owner, divisor.factor)
         if cell is not None and (cell.divisor is None or cell.divisor.factor is not None):
             cell.settle(torch.tensor(totals[2], dtype=cell.local.dtype))
 
@@ -307,6 +310,13 @@ class Gradients:
         owner.aside.clear()
         owner.cells.clear()
         owner.divisor = None
+
+
+def _scale(owner: Owner, factor: float) -> None:
+    for tensor in owner.tensors:
+        grad = grad_of(tensor)
+        if grad is not None:
+            grad.mul_(factor)
 
 
 def _is_zero(grad: Tensor | None) -> bool:

@@ -199,8 +199,9 @@ def shard_batch(
         return type(batch)(shard_batch(world, part, dim, site, rows) for part in batch)
     if type(batch) is dict:
         return {key: shard_batch(world, part, dim, site, rows) for key, part in batch.items()}
-    if isinstance(batch, Mapping) and isinstance(getattr(batch, "data", None), dict):
-        vars(batch)["data"] = shard_batch(world, batch.data, dim, site, rows)  # a tokenizer's BatchEncoding
+    held = getattr(batch, "data", None)
+    if isinstance(batch, Mapping) and isinstance(held, dict):  # a tokenizer's BatchEncoding
+        vars(batch)["data"] = shard_batch(world, held, dim, site, rows)
     return batch
 
 

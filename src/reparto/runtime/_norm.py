@@ -49,7 +49,8 @@ def batch_norm(
             unbiased = var * (count / (count - 1))
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
             running_var.mul_(1 - momentum).add_(unbiased.to(running_var.dtype), alpha=momentum)
-    result: Tensor = _Normalize.apply(input, mean, var, count, weight, bias, eps, world, place)
+    normalize: Any = _Normalize.apply
+    result: Tensor = normalize(input, mean, var, count, weight, bias, eps, world, place)
     return result
 
 

@@ -7,6 +7,7 @@ passes, reads of ``.grad``, zeroing, optimizer steps, factories that are handed 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ def install(current: Current, tracking: bool) -> None:
     _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
     _replace(nn.Module, "register_forward_hook", lambda o: _hooked(current, o))
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
+    _replace(F, "l1_loss", _l1_loss)
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
         _replace(torch, name, lambda o: _factory(current, o))
     for name in ("tensor", "as_tensor", "asarray"):
@@ -156,7 +158,7 @@ def _zero_grad(current: Current, original: Any, tensors_of: Any) -> Any:
 
 
 def _get_grad(current: Current) -> Any:
-    base = torch._C.TensorBase.grad
+    base: Any = torch._C.TensorBase.grad
 
     def grad(self: Tensor) -> Tensor | None:  # rules look the attribute up by this name
         if type(self) is Shard or type(self) is Summand:
@@ -272,7 +274,7 @@ def _global_grad(
     local, seeds = _rooted(world, [world.exact(root) for root in roots], grad_outputs)
     with torch._C.DisableTorchFunctionSubclass():
         found = original(local, leaves, seeds, *args, **kwargs)
-        made = []
+        made: list[Tensor | None] = []
         for leaf, one in zip(leaves, found, strict=True):
             if one is None:
                 made.append(None)
@@ -334,6 +336,23 @@ def _batch_norm(current: Current) -> Any:
         return plain_batch_norm(input, *args, **kwargs)
 
     return wrapper
+
+
+def _l1_loss(original: Any) -> Any:
+    """torch forgets the weight when it asks a tensor how to compute this loss."""
+
+    @functools.wraps(original)
+    def l1_loss(input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+        weight = kwargs.get("weight")
+        if weight is None or not any(isinstance(t, Tracked) for t in (input, target, weight)):
+            return original(input, target, *args, **kwargs)
+        errors = (input - target).abs() * weight
+        reduction = kwargs.get("reduction", "mean")
+        if reduction == "none":
+            return errors
+        return errors.sum() / weight.sum() if reduction == "mean" else errors.sum()
+
+    return l1_loss
 
 
 def _factory(current: Current, original: Any) -> Any:
@@ -423,7 +442,8 @@ def _read(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def read(self: Tensor, *args: Any) -> Any:
         world = current()
-        if world is None or world.is_reading:
+        by_us = sys._getframe(1).f_globals.get("__name__", "").startswith("reparto.")
+        if world is None or world.is_reading or by_us:
             return original(self, *args)
         world.is_reading = True  # a tracked tensor comes here again with its global value
         try:

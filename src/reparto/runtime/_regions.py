@@ -68,7 +68,7 @@ def call(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any)
     if regions.active is not None:
         return original(module, *args, **kwargs)
     first = _first_shard(args, kwargs)
-    if first is None or world.options.shared_draws:
+    if first is None:
         return original(module, *args, **kwargs)
     key = _key(module, args, kwargs)
     known = regions.known.get(module)
@@ -95,10 +95,14 @@ def _watched(
 ) -> Any:
     watch = Watch()
     world.regions.watches.append(watch)
+    drawn = torch.default_generator.get_state()
     try:
         result = original(module, *args, **kwargs)
     finally:
         world.regions.watches.pop()
+    if not torch.equal(drawn, torch.default_generator.get_state()):
+        # A draw that is not a sample's own (a layer skipped at random) must be everyone's.
+        watch.impure = watch.impure or "draws numbers that all workers share"
     reason = watch.impure or _unsuitable(module, result)
     if world.regions.watches and reason:
         outer = world.regions.watches[-1]

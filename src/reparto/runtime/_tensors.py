@@ -44,7 +44,7 @@ _current: list[Callable[[], World | None]] = []
 
 def number(tensor: Tensor) -> float:
     """The value of a plain one-element tensor, read without telling ``verify``."""
-    return float(torch._C.TensorBase.item(tensor))  # type: ignore[arg-type]
+    return float(torch._C.TensorBase.item(tensor))
 
 
 class Tracked(Tensor):
@@ -99,6 +99,7 @@ class Divisor:
         self.local = local
         self.nominal = nominal
         self.factor: float | None = None
+        self.is_zero = False
 
     def resolve(self, world: World) -> float:
         """Nominal over true divisor; asks the other workers if it is not known yet."""
@@ -109,7 +110,16 @@ class Divisor:
 
     def settle(self, total: float) -> None:
         """Take the sum of the workers' true counts."""
-        self.factor = self.nominal / total if total else float("nan")
+        # A mean of nothing is no number, but its gradient is zero: torch skips what is masked.
+        self.is_zero = not total
+        self.factor = self.nominal / total if total else 1.0
+
+    def corrected(self, value: Tensor) -> Tensor:
+        """A mean over the nominal divisor, set right."""
+        assert self.factor is not None
+        if self.is_zero:
+            return value + torch.nan
+        return value if self.factor == 1.0 else value * self.factor
 
 
 class Cell:
@@ -122,9 +132,7 @@ class Cell:
 
     def settle(self, total: Tensor) -> None:
         """Take the sum over workers, before the divisor's correction."""
-        factor = self.divisor.factor if self.divisor else 1.0
-        assert factor is not None
-        self.total = total if factor == 1.0 else total * factor
+        self.total = self.divisor.corrected(total) if self.divisor else total
 
     def value(self, world: World) -> Tensor:
         """The global value, without gradient; asks the other workers if it is not known yet."""
@@ -140,32 +148,43 @@ def dispatch(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Run one operation that has tracked tensors among its arguments."""
     if world.mirrors:
         reflect(world)
-    rules = RULES if _has_shard(args, kwargs) else SUM_RULES
+    has_shard, has_summand = _census(args)
+    if kwargs:
+        more = _census(kwargs.values())
+        has_shard, has_summand = has_shard or more[0], has_summand or more[1]
+    rules = RULES if has_shard else SUM_RULES
     rule = rules.get(func)
     if rule is None:
         RULES[func], SUM_RULES[func] = _resolve[0](func)
         rule = rules[func]
+    if has_shard and has_summand:
+        if isinstance(args[0], Summand) and _writes(func.__name__):
+            return on_whole(world, func, args, kwargs)
+        # A sum over the batch meets rows of the batch: it enters as its global value.
+        args, kwargs = mapped((args, kwargs), lambda one: _settled(world, one))
     with _no_dispatch():
         result = rule(world, func, args, kwargs)
     return on_whole(world, func, args, kwargs) if result is GATHER else result
 
 
-def _has_shard(args: Any, kwargs: dict[str, Any]) -> bool:
-    for value in args:
+def _census(values: Any) -> tuple[bool, bool]:
+    """Whether there are Shards among some values, and whether there are Summands."""
+    has_shard = has_summand = False
+    for value in values:
         kind = type(value)
-        if kind is Shard or (kind in (list, tuple, dict) and _has_shard_in(value)):
-            return True
-    return bool(kwargs) and _has_shard_in(kwargs)
+        if kind is Shard:
+            has_shard = True
+        elif kind is Summand:
+            has_summand = True
+        elif kind in (list, tuple, dict):
+            more = _census(value.values() if kind is dict else value)
+            has_shard, has_summand = has_shard or more[0], has_summand or more[1]
+    return has_shard, has_summand
 
 
-def _has_shard_in(value: Any) -> bool:
-    if isinstance(value, Shard):
-        return True
-    if isinstance(value, dict):
-        return any(_has_shard_in(part) for part in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_shard_in(part) for part in value)
-    return False
+def _settled(world: World, tensor: Tensor) -> Tensor:
+    with _no_dispatch():
+        return reduced(world, tensor) if isinstance(tensor, Summand) else tensor
 
 
 # Making tracked tensors and leaving them again.
@@ -233,8 +252,8 @@ def exact_summand(world: World, tensor: Summand) -> Tensor:
     divisor = tensor._cell.divisor
     if divisor is None:
         return local
-    factor = divisor.resolve(world)
-    return local if factor == 1.0 else local * factor
+    divisor.resolve(world)
+    return divisor.corrected(local)
 
 
 def sliced(world: World, tensor: Tensor, place: Placement) -> Tensor:

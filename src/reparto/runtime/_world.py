@@ -209,6 +209,8 @@ class World:
             self.loss_scale = roots[0]._scale
         elif any(isinstance(root, Summand) and root._cell.divisor for root in roots):
             roots[:] = [self.exact(root) for root in roots]
+        if divisor is not None and not self.gradients.may_defer():
+            roots[:], divisor = [self.exact(root) for root in roots], None
         if cell is not None:
             self.loss = cell
         elif len(roots) == 1 and not isinstance(roots[0], Shard) and roots[0].numel() == 1:
@@ -439,7 +441,7 @@ def join(
             rank == 0,
             timeout=timedelta(seconds=120),
             wait_for_workers=False,
-            **({"master_listen_fd": listen_fd} if listen_fd is not None and rank == 0 else {}),
+            master_listen_fd=listen_fd if rank == 0 else None,
         )
         world.groups = [
             CountingGroup(_group(store, rank, world_size, device, master, name))

@@ -14,7 +14,7 @@ It reads its environment:
     REPARTO_EVENTS       fd to write events to, see `_events`
     REPARTO_LISTEN_FD    fd of the socket that listens on MASTER_PORT (rank 0)
     REPARTO_SCRATCH      folder of this worker's own
-    REPARTO_SINCE_NS     when the run was launched
+    REPARTO_SINCE_NS     when the run was launched; if not set, the assignment's time is taken
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import contextlib
 import faulthandler
 import os
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -62,7 +61,7 @@ class Seat:
             master=(env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", "0"))),
             assignment=env.pop("REPARTO_ASSIGNMENT"),
             scratch=env.get("REPARTO_SCRATCH", ""),
-            since_ns=int(env.get("REPARTO_SINCE_NS", time.time_ns())),
+            since_ns=int(env.get("REPARTO_SINCE_NS", "0")),
             control_fd=_take_fd("REPARTO_CONTROL"),
             events_fd=_take_fd("REPARTO_EVENTS"),
             listen_fd=_take_fd("REPARTO_LISTEN_FD"),
@@ -134,7 +133,8 @@ class _Worker:
 
             files = os.path.join(self._seat.scratch, "files")
             mute_trackers(os.environ, files)
-            Overlay(files, self._seat.since_ns).install()
+            since_ns = self._seat.since_ns or os.stat(self._seat.assignment).st_mtime_ns
+            Overlay(files, since_ns).install()
         self._events.begin()
         run_script(self._assignment.program)
 

@@ -53,7 +53,7 @@ def _forbidding(kind: type[T]) -> type[T]:
         if "__pydantic_config__" in vars(current):
             continue
         current.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
-        for field in dataclasses.fields(current):  # type: ignore[arg-type]
+        for field in dataclasses.fields(current):
             seen.extend(_dataclasses_named(current, field.type))
     return kind
 

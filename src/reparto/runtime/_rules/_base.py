@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from reparto.runtime._layout import BatchInt, Placement
-from reparto.runtime._tensors import RULES, Rule, Shard, Summand, reduced, shard, sliced
+from reparto.runtime._tensors import RULES, Rule, Shard, shard, sliced
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -79,11 +79,6 @@ def viewed(world: World, result: Any, place: Placement, tensor: Shard) -> Any:
     return made
 
 
-def settled(world: World, value: Any) -> Any:
-    """A Summand among the arguments of an operation on Shards enters as its global value."""
-    return reduced(world, value) if isinstance(value, Summand) else value
-
-
 def local(value: Any) -> Any:
     """A Shard as this worker's plain slice; anything else as it is."""
     return value.as_subclass(Tensor) if isinstance(value, Shard) else value
@@ -102,7 +97,6 @@ def aligned(world: World, tensors: list[Any]) -> tuple[list[Any], int, Placement
     from_right = shards[0].dim() - first.dim
     if any(not _stands_at(one, from_right, first) for one in shards[1:]):
         return None
-    tensors = [settled(world, one) for one in tensors]
     if not all(fits(one, from_right, first) for one in tensors if isinstance(one, Tensor)):
         return None
     ndim = max(one.dim() for one in tensors if isinstance(one, Tensor))

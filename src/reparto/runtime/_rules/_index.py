@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reparto.runtime._layout import Placement, number
 from reparto.runtime._mirrors import wrote
-from reparto.runtime._rules._base import aligned_slice, fits, named, settled, viewed, wrapped
+from reparto.runtime._rules._base import aligned_slice, fits, named, viewed, wrapped
 from reparto.runtime._tensors import GATHER, Shard, Tracked
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def _is_all(item: Any) -> bool:
 @named("__getitem__")
 def _getitem(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor, index = args
-    tensor = settled(world, tensor)
     items = _listed(index, tensor.dim())
     if items is None:
         return GATHER
@@ -149,7 +148,6 @@ def _setitem(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor, index, value = args
     if not isinstance(tensor, Shard):
         return GATHER
-    value = settled(world, value)
     if isinstance(index, Shard):
         return _set_where(world, func, tensor, index, value)
     items = _listed(index, tensor.dim())

@@ -17,7 +17,6 @@ from reparto.runtime._rules._base import (
     argument,
     exactly,
     named,
-    settled,
     wrapped,
 )
 from reparto.runtime._tensors import GATHER, Shard, Tracked, sliced
@@ -218,5 +217,5 @@ def _masks(world: World, kwargs: Kwargs, place: Placement, heads: int) -> Kwargs
                 return None
             local[name] = mask.as_subclass(Tensor)
         else:
-            local[name] = sliced(world, settled(world, mask), rows)
+            local[name] = sliced(world, mask, rows)
     return local

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from reparto.runtime._layout import Placement, effective
-from reparto.runtime._rules._base import aligned, exactly, settled, wrapped
+from reparto.runtime._rules._base import aligned, exactly, named, wrapped
 from reparto.runtime._tensors import GATHER, Cell, Divisor, Shard, sliced, summand
 
 if TYPE_CHECKING:
@@ -40,19 +41,16 @@ def _weighted(world: World, func: Any, call: dict[str, Any], place: Placement) -
     world.impure("a loss over the batch")
     if split.is_ghost(rank):
         # No rows of its own: a zero that is still connected, so the backward pass runs alike.
-        call = {name: _emptied(value, place) for name, value in call.items()}
-        return summand(func(**{**call, "reduction": "sum"}))
+        return summand(func(**{**call, "reduction": "sum"}) * 0.0)
     result = func(**call)
     if call["reduction"] == "sum" or world.options.sabotage == "sum-for-mean":
         return summand(result)
     return summand(result * (split.sizes[rank] / split.total))
 
 
-def _emptied(value: Any, place: Placement) -> Any:
-    fits = isinstance(value, Tensor) and value.dim() > place.dim
-    if fits and value.shape[place.dim] == place.outer * place.inner:
-        return value.narrow(place.dim, 0, 0)
-    return value
+def _is_old(call: dict[str, Any]) -> bool:
+    """Whether the reduction is said in the way of torch 0.4."""
+    return call.get("size_average") is not None or call.get("reduce") is not None
 
 
 def _elementwise(*names: str) -> Any:
@@ -60,33 +58,42 @@ def _elementwise(*names: str) -> Any:
 
     def rule(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         call = _bound(func, args, kwargs)
-        if call.get("size_average") is not None or call.get("reduce") is not None:
+        if _is_old(call):
             return GATHER
-        operands = [call.get(name) for name in names]
-        tensors = [one for one in operands if isinstance(one, Tensor)]
-        together = aligned(world, [settled(world, one) for one in tensors])
+        present = [name for name in names if isinstance(call.get(name), Tensor)]
+        if _divides_by_weight(func, call) or _spreads_variance(func, call):
+            return GATHER
+        together = aligned(world, [call[name] for name in present])
         if together is None:
             return GATHER
-        local, _, place = together
-        found = iter(local)
-        for name, operand in zip(names, operands, strict=True):
-            if isinstance(operand, Tensor):
-                call[name] = next(found)
-        extra = call.get("pos_weight")
-        if isinstance(extra, Shard):
-            return GATHER
+        slices, _, place = together
         # batchmean divides by the first dimension, which then has to be the batch.
         if call["reduction"] == "batchmean" and place.dim != 0:
             return GATHER
-        return _weighted(world, func, call, place)
+        return _weighted(world, func, {**call, **dict(zip(present, slices, strict=True))}, place)
 
     return rule
 
 
-for _func in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss):
-    exactly(_func)(_elementwise("input", "target", "weight"))
-exactly(F.binary_cross_entropy)(_elementwise("input", "target", "weight"))
-exactly(F.binary_cross_entropy_with_logits)(_elementwise("input", "target", "weight"))
+def _divides_by_weight(func: Any, call: dict[str, Any]) -> bool:
+    plain = func in (F.mse_loss, F.huber_loss)
+    return plain and call["weight"] is not None and call["reduction"] == "mean"
+
+
+def _spreads_variance(func: Any, call: dict[str, Any]) -> bool:
+    """Whether a variance a sample is meant for all of its features, which no broadcast does."""
+    variance = call.get("var")
+    is_whole = isinstance(variance, Tensor) and variance.dim() == call["input"].dim()
+    return func is F.gaussian_nll_loss and not is_whole
+
+
+exactly(F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy)(
+    _elementwise("input", "target", "weight")
+)
+named("l1_loss")(_elementwise("input", "target"))  # by name: it is wrapped, see _patches
+exactly(F.binary_cross_entropy_with_logits)(
+    _elementwise("input", "target", "weight", "pos_weight")
+)
 exactly(F.kl_div, F.poisson_nll_loss, F.soft_margin_loss, F.hinge_embedding_loss)(
     _elementwise("input", "target")
 )
@@ -98,33 +105,33 @@ def _by_sample(*names: str) -> Any:
 
     def rule(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         call = _bound(func, args, kwargs)
-        if call.get("size_average") is not None or call.get("reduce") is not None:
+        slices = _row_slices(world, call, names)
+        if slices is None or _is_old(call):
             return GATHER
-        place = _first_place(call, names)
-        if place is None or place.dim != 0:
-            return GATHER
-        for name in names:
-            value = call[name]
-            if isinstance(value, Shard):
-                if value._place != place:
-                    return GATHER
-                call[name] = value.as_subclass(Tensor)
-            elif isinstance(value, Tensor) and value.dim():
-                call[name] = sliced(world, settled(world, value), place)
-        others = [value for name, value in call.items() if name not in names]
-        if any(isinstance(value, Shard) for value in others):
-            return GATHER
-        return _weighted(world, func, call, place)
+        return _weighted(world, func, {**call, **slices[0]}, slices[1])
 
     return rule
 
 
-def _first_place(call: dict[str, Any], names: tuple[str, ...]) -> Placement | None:
-    for name in names:
-        if isinstance(call[name], Shard):
-            place: Placement = call[name]._place
-            return place
-    return None
+def _row_slices(
+    world: World, call: dict[str, Any], names: tuple[str, ...]
+) -> tuple[dict[str, Any], Placement] | None:
+    """This worker's rows of some arguments, if all of them have the batch first."""
+    place = next(call[name]._place for name in call if isinstance(call[name], Shard))
+    slices: dict[str, Any] = {}
+    for name, value in call.items():
+        if name not in names:
+            if isinstance(value, Shard):
+                return None
+        elif isinstance(value, Shard):
+            if value._place != place or place.dim != 0:
+                return None
+            slices[name] = value.as_subclass(Tensor)
+        elif value.dim() and value.shape[0] == place.length:
+            slices[name] = sliced(world, value, place.at(0))
+        else:
+            return None
+    return slices, place
 
 
 exactly(F.triplet_margin_loss)(_by_sample("anchor", "positive", "negative"))
@@ -137,42 +144,25 @@ exactly(F.multilabel_soft_margin_loss)(_by_sample("input", "target"))
 @exactly(F.cross_entropy, F.nll_loss)
 def _cross_entropy(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     call = _bound(func, args, kwargs)
-    if call.get("size_average") is not None or call.get("reduce") is not None:
+    if _is_old(call) or call["input"].dim() < 2:
         return GATHER
-    place = _first_place(call, ("input", "target"))
-    if place is None or place.dim != 0 or isinstance(call["weight"], Shard):
+    slices = _row_slices(world, call, ("input", "target"))
+    if slices is None:
         return GATHER
-    for name in ("input", "target"):
-        value = call[name]
-        if isinstance(value, Shard):
-            if value._place != place:
-                return GATHER
-            call[name] = value.as_subclass(Tensor)
-        else:
-            call[name] = sliced(world, settled(world, value), place)
-    target = call["target"]
-    if call["input"].dim() < 2:
-        return GATHER
-    if target.is_floating_point() and target.dim() == call["input"].dim():
-        return _weighted(world, func, call, place)  # class probabilities: divided by samples
-    if call["reduction"] != "mean":
-        return _weighted(world, func, call, place)
-    return _class_mean(world, func, call, place)
+    call, place = {**call, **slices[0]}, slices[1]
+    of_classes = not call["target"].is_floating_point()
+    if of_classes and call["reduction"] == "mean":
+        return _class_mean(world, func, call, place)
+    return _weighted(world, func, call, place)  # class probabilities: divided by samples
 
 
 def _class_mean(world: World, func: Any, call: dict[str, Any], place: Placement) -> Any:
     """A mean over targets that are not ignored, weighted by class: the divisor is global."""
     world.impure("a loss over the batch")
-    rank = world.rank
+    nominal = float(place.length * prod(call["target"].shape[1:]))
     for name in ("input", "target"):
-        call[name] = effective(call[name], place, rank)
+        call[name] = effective(call[name], place, world.rank)
     target, weight = call["target"], call["weight"]
-    per_row = target.numel() // max(target.shape[0], 1) if target.numel() else 0
-    if not per_row:
-        per_row = 1
-        for size in target.shape[1:]:
-            per_row *= size
-    nominal = float(place.length * per_row)
     total = func(**{**call, "reduction": "sum"})
     if world.options.sabotage == "sum-for-mean":
         return summand(total / max(target.numel(), 1))
@@ -181,7 +171,7 @@ def _class_mean(world: World, func: Any, call: dict[str, Any], place: Placement)
         if weight is None:
             count = kept.sum()
         else:
-            count = weight.detach()[target.clamp_min(0)].mul(kept).sum()
+            count = weight.detach()[target.masked_fill(~kept, 0)].mul(kept).sum()
     local = total / nominal
     return summand(local, Cell(local.detach(), Divisor(count, nominal)))
 
@@ -190,10 +180,10 @@ def _class_mean(world: World, func: Any, call: dict[str, Any], place: Placement)
 def _ctc(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     call = _bound(func, args, kwargs)
     probabilities, targets = call["log_probs"], call["targets"]
-    if not isinstance(probabilities, Shard) or targets.dim() != 2:
+    if not isinstance(probabilities, Shard) or probabilities.dim() != 3 or targets.dim() != 2:
         return GATHER
     place = probabilities._place
-    if place.dim != 1 or place.outer != 1 or place.inner != 1 or probabilities.dim() != 3:
+    if place.dim != 1:
         return GATHER
     rows = place.at(0)
     call["log_probs"] = probabilities.as_subclass(Tensor)

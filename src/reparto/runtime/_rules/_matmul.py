@@ -14,7 +14,6 @@ from reparto.runtime._rules._base import (
     fits,
     local,
     named,
-    settled,
     wrapped,
 )
 from reparto.runtime._tensors import GATHER, Shard, sliced, summand, whole
@@ -35,7 +34,7 @@ def _linear(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         return GATHER
     if tensor._place.dim == tensor.dim() - 1:
         return GATHER
-    result = func(tensor.as_subclass(Tensor), settled(world, weight), settled(world, bias))
+    result = func(tensor.as_subclass(Tensor), weight, bias)
     return wrapped(world, result, tensor._place)
 
 
@@ -45,7 +44,7 @@ def _matmul(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     two = argument(args, kwargs, 1, "mat2", "other", "vec", "tensor2")
     if func.__name__ == "__rmatmul__":
         one, two = two, one
-    return product(world, settled(world, one), settled(world, two))
+    return product(world, one, two)
 
 
 def product(world: World, one: Tensor, two: Tensor) -> Any:
@@ -125,7 +124,7 @@ def _einsum(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     letter, place = found
     slices = []
     for term, operand in zip(terms, operands, strict=True):
-        operand = local(settled(world, operand))
+        operand = local(operand)
         if letter in term and not isinstance(operands[len(slices)], Shard):
             operand = sliced(world, operand, place.at(term.index(letter)))
         slices.append(operand)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from reparto.runtime._mirrors import wrote
-from reparto.runtime._rules._base import aligned, argument, local, named, settled, wrapped
+from reparto.runtime._rules._base import aligned, argument, local, named, wrapped
 from reparto.runtime._tensors import GATHER, Shard
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _site(args: tuple[Any, ...]) -> Any:
 def _converted(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Another tensor lends its type and its device, never its shape."""
     tensor = args[0]
-    slices = [local(settled(world, value)) for value in args]
+    slices = [local(value) for value in args]
     result = func(*slices, **{name: local(value) for name, value in kwargs.items()})
     if not isinstance(tensor, Shard):
         return result

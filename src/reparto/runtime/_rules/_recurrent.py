@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from reparto.runtime._layout import Placement
-from reparto.runtime._rules._base import named, settled, wrapped
+from reparto.runtime._rules._base import named, wrapped
 from reparto.runtime._tensors import GATHER, Shard, sliced, whole
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _local(world: World, tensor: Tensor, place: Placement) -> Tensor:
         if tensor._place == place:
             return tensor.as_subclass(Tensor)
         return sliced(world, whole(world, tensor, "a sequence is cut along time"), place)
-    return sliced(world, settled(world, tensor), place)
+    return sliced(world, tensor, place)
 
 
 @named("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")

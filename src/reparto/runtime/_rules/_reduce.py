@@ -17,7 +17,6 @@ from reparto.runtime._rules._base import (
     named,
     normal_dim,
     normal_dims,
-    settled,
     without_dims,
     wrapped,
 )
@@ -174,7 +173,7 @@ def _index_select(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if isinstance(index, Shard) or dim == tensor._place.dim:
             return GATHER
         return wrapped(world, tensor.as_subclass(Tensor).index_select(dim, index), tensor._place)
-    result = settled(world, tensor).index_select(dim, index.as_subclass(Tensor))
+    result = tensor.index_select(dim, index.as_subclass(Tensor))
     return wrapped(world, result, index._place.at(dim))
 
 

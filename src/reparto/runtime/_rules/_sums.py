@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.runtime._tensors import GATHER, Cell, Rule, Summand, exact_summand, summand
+from reparto.runtime._tensors import (
+    GATHER,
+    Cell,
+    Divisor,
+    Rule,
+    Summand,
+    exact_summand,
+    plain,
+    reduced,
+    summand,
+)
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -37,8 +47,9 @@ def _mul(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     one, two = args if len(args) == 2 else (args[0], kwargs["other"])
     if isinstance(one, Summand) and isinstance(two, Summand):
         return GATHER
-    term, factor = (one, two) if isinstance(one, Summand) else (two, one)
-    return _scaled(term, func(*args, **kwargs), factor)
+    if isinstance(one, Summand):
+        return _scaled(world, one, two, lambda local: func(local, two))
+    return _scaled(world, two, one, lambda local: func(one, local))
 
 
 @_named("div __truediv__ true_divide divide")
@@ -47,25 +58,28 @@ def _div(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     two = args[1] if len(args) > 1 else kwargs.get("other")
     if not isinstance(one, Summand) or kwargs.get("rounding_mode"):
         return GATHER
-    if isinstance(two, Summand):
-        from reparto.runtime._tensors import reduced
-
-        two = reduced(world, two)
-        return _scaled(one, func(one, two), two)
-    inverse = 1 / two if _is_number(two) and two else two
-    return _scaled(one, func(one, two), inverse)
+    divisor = reduced(world, two) if isinstance(two, Summand) else two
+    factor = 1 / divisor if _is_number(divisor) and divisor else divisor
+    return _scaled(world, one, factor, lambda local: func(local, divisor))
 
 
-def _scaled(term: Summand, local: Tensor, factor: Any) -> Any:
+def _scaled(world: World, term: Summand, factor: Any, scale: Any) -> Any:
     """A multiple of a sum; by a plain number it shares the cell of the sum itself."""
+    if _learns(factor):  # from the value itself, which then has to be right
+        return summand(scale(exact_summand(world, term)))
+    local = scale(term)
     if _is_number(factor) and local.is_floating_point() and term.is_floating_point():
         return summand(local, term._cell, term._scale * float(factor))
     return summand(local, Cell(local.detach(), term._cell.divisor))
 
 
+def _learns(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad and torch.is_grad_enabled()
+
+
 @_named("neg __neg__ negative")
 def _neg(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    return _scaled(args[0], func(*args), -1.0)
+    return _scaled(world, args[0], -1.0, func)
 
 
 @_named("add __add__ __radd__ sub __sub__ __rsub__ subtract rsub")
@@ -93,7 +107,7 @@ def _added(world: World, func: Any, one: Any, two: Any, rest: Args, kwargs: Kwar
 def _share(world: World, value: Any) -> Any:
     """A replicated term of a sum: counted once over all workers."""
     if isinstance(value, Tensor):
-        if value.requires_grad and torch.is_grad_enabled():
+        if _learns(value):
             return value / world.size
         return value if world.rank == 0 else torch.zeros_like(value)
     return value if world.rank == 0 else type(value)(0)
@@ -102,24 +116,24 @@ def _share(world: World, value: Any) -> Any:
 @_named("__iadd__ add_ __isub__ sub_")
 def _add_in_place(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     target, other = args[:2]
-    if not isinstance(target, Summand):
-        return GATHER
-    if target._cell.divisor is not None:
+    if not isinstance(target, Summand) or target._cell.divisor is not None:
         return GATHER
     local = exact_summand(world, other) if isinstance(other, Summand) else _share(world, other)
-    func(target, local, *args[2:], **kwargs)
-    target._cell = Cell(target.as_subclass(Tensor).detach())
-    target._scale = 1.0
-    return target
+    return _written(target, None, lambda: func(target, local, *args[2:], **kwargs))
 
 
 @_named("__imul__ mul_ __itruediv__ div_")
 def _scale_in_place(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     target, factor = args[:2]
-    if not isinstance(target, Summand) or isinstance(factor, Summand):
+    if not isinstance(target, Summand) or isinstance(factor, Summand) or _learns(factor):
         return GATHER
     divisor = target._cell.divisor
-    func(target, factor, *args[2:], **kwargs)
+    return _written(target, divisor, lambda: func(target, factor, *args[2:], **kwargs))
+
+
+def _written(target: Summand, divisor: Divisor | None, write: Any) -> Summand:
+    target._cell.local = target._cell.local.clone()  # which other sums may share
+    write()
     target._cell = Cell(target.as_subclass(Tensor).detach(), divisor)
     target._scale = 1.0
     return target
@@ -128,13 +142,30 @@ def _scale_in_place(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 @_named("detach clone contiguous cpu cuda to float double alias data.__get__ __deepcopy__")
 def _same(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     term = args[0]
+    if not isinstance(term, Summand):  # of another type like a sum
+        return func(term, *[plain(value) for value in args[1:]], **kwargs)
     if func.__name__ == "__deepcopy__":
         local = term.as_subclass(Tensor).detach().clone()
     elif func.__name__ == "__get__":
         local = term.as_subclass(Tensor).detach()
     else:
         local = func(*args, **kwargs)
+    if term.is_floating_point() and not local.is_floating_point():
+        return GATHER  # parts are not rounded alone
     return summand(local, term._cell, term._scale)
+
+
+@_named("item __float__ __int__ __bool__ __index__ __complex__ tolist __format__ isnan isfinite")
+def _read(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    with torch.no_grad():  # whoever reads the value needs no way back
+        return func(reduced(world, args[0]), *args[1:], **kwargs)
+
+
+@_named("__lt__ __le__ __gt__ __ge__ __eq__ __ne__ lt le gt ge eq ne")
+def _compared(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    with torch.no_grad():
+        values = [reduced(world, one) if isinstance(one, Summand) else one for one in args]
+        return func(*values, **kwargs)
 
 
 @_named("sum mean view reshape squeeze unsqueeze flatten permute transpose t expand select narrow")
@@ -143,6 +174,13 @@ def _linear(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         return GATHER
     local = func(*args, **kwargs)
     return summand(local, Cell(local.detach(), args[0]._cell.divisor))
+
+
+@_named("grad.__get__ register_hook requires_grad_ requires_grad.__set__ retain_grad")
+def _of_this_term(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    # All terms of a sum have the same gradient, that of the sum.
+    result = func(*args, **kwargs)
+    return args[0] if func.__name__ == "requires_grad_" else result
 
 
 @_named("__getitem__")
@@ -173,7 +211,7 @@ for _name in (
     "shape.__get__ size dim ndim.__get__ numel nelement dtype.__get__ device.__get__ "
     "requires_grad.__get__ is_leaf.__get__ grad_fn.__get__ is_floating_point is_complex "
     "is_cuda.__get__ layout.__get__ __len__ __hash__ _version.__get__ is_cpu.__get__ "
-    "is_sparse.__get__ is_quantized.__get__ element_size is_contiguous retain_grad "
+    "is_sparse.__get__ is_quantized.__get__ element_size is_contiguous "
     "is_meta.__get__ is_nested.__get__ is_mps.__get__ is_xpu.__get__"
 ).split():
     SUMS[_name] = lambda world, func, args, kwargs: func(*args, **kwargs)
