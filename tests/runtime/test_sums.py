@@ -17,7 +17,7 @@ ARITHMETIC = {
     "times a vector": kept("s:b,4 P:4", lambda x, w: (x.sum(0) * w, x.sum() * w, x.mean(0) / (w * w + 1))),
     "times another sum": case("s:b,4", lambda x: (x.sum() * x.mean(), x.sum() / (x.square().sum() + 1), x.sum(0) * x.mean())),
     "negative": kept("s:b,4", lambda x: (-x.sum(), x.sum().neg(), -x.mean() * 2 / 4)),
-    "by zero": kept("n:b,4", lambda x: (x.sum() * 0, x.abs().sum() / 0, 0 * x.sum())),
+    "by zero": case("n:b,4", lambda x: (x.sum() * 0, x.abs().sum() / 0, 0 * x.sum())),
     "roots and powers": case("u:b,4", lambda x: (x.sum().sqrt(), x.mean() ** 2, torch.exp(-x.mean()), x.sum().log(), 1 / x.sum(), 2 ** x.mean())),
     "python's sum": kept("s:b,4", lambda x: sum([x.sum(), x.mean(), (x * x).sum()])),
     "python's sum from a list": case("s:b,4", lambda x: sum([t * w for t, w in zip([x.sum(), x.mean()], [0.2, 0.8], strict=True)]) / 2),

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from reparto.runtime._collective import gathered
-from reparto.runtime._tensors import Cell, Divisor, number
+from reparto.runtime._tensors import Cell, Divisor, Tracked, number
 from reparto.runtime._tensors import whole as whole_of
 from reparto.strategies import ParameterSet, grad_of, set_grad
 
@@ -65,6 +65,7 @@ class Gradients:
         self.owners: list[Owner] = []
         self.loose = Owner("loose", [])
         self.quiet = 0
+        self.in_pass = False
         self.num_backwards = 0
         self._counted_at = -1
         self._num_loose = 0
@@ -90,11 +91,12 @@ class Gradients:
         """An optimizer was made, or has got more parameters."""
         owner = self._owner_of_optimizer.get(optimizer)
         if owner is None:
-            owner = Owner(f"optimizer{len(self._owner_of_optimizer)}", [])
+            owner = Owner(f"optimizer{len(self.owners)}", [])
             self._owner_of_optimizer[optimizer] = owner
             self.owners.append(owner)
         for tensor in tensors:
-            if isinstance(tensor, Tensor) and id(tensor) not in self._owner_of:
+            is_new = isinstance(tensor, Tensor) and id(tensor) not in self._owner_of
+            if is_new and not isinstance(tensor, Tracked):  # whose gradients are global already
                 self._take_in(owner, tensor)
         owner.started = False
 
@@ -116,9 +118,11 @@ class Gradients:
     def _watch(self, owner: Owner, tensor: Tensor) -> None:
         key = id(tensor)
 
-        def arrived(_: Tensor) -> None:
+        def arrived(tensor: Tensor) -> None:
             if owner.touched != self.num_backwards:
                 self._first_arrival(owner)
+            elif not owner.pending:
+                self._late_arrival(owner, tensor)
             if owner.eager:
                 self.world.strategy.on_gradient(owner, self._owner_of[key][1])
 
@@ -132,7 +136,30 @@ class Gradients:
             owner.cells.append(self._cell)
         owner.divisor = self._divisor
 
+    def _late_arrival(self, owner: Owner, late: Tensor) -> None:
+        """A gradient comes after others of its pass were read: those are global already."""
+        for index, tensor in enumerate(owner.tensors):
+            grad = None if tensor is late else grad_of(tensor)
+            if grad is not None:
+                owner.aside[index] = grad
+                set_grad(tensor, None)
+        owner.pending, owner.reduced = True, False
+        owner.divisor = self._divisor
+
     # The backward pass.
+
+    @contextlib.contextmanager
+    def passing(self) -> Iterator[None]:
+        """A backward pass runs inside."""
+        was, self.in_pass = self.in_pass, True
+        try:
+            yield
+        finally:
+            self.in_pass = was
+        if not was:
+            for owner in (*self.owners, self.loose):
+                if owner.aside and not owner.pending:
+                    self._put_back(owner)
 
     def before_backward(self, cell: Cell | None, divisor: Divisor | None) -> None:
         """A backward pass is about to begin."""
@@ -199,8 +226,34 @@ class Gradients:
         if found is not None:
             if found[0].pending:
                 self.needed(found[0])
-        elif tensor.requires_grad and tensor.is_leaf and self.num_backwards:
-            self._discover(tensor)
+        elif tensor.requires_grad and self.num_backwards:
+            if tensor.is_leaf:
+                self._discover(tensor)
+            else:
+                self._read_retained(tensor)
+
+    def _read_retained(self, tensor: Tensor) -> None:
+        """The gradient of a tensor within the graph; nobody steps by it."""
+        grad = grad_of(tensor)
+        if grad is None or getattr(tensor, "_read_at", -1) == self.num_backwards:
+            return
+        tensor._read_at = self.num_backwards  # type: ignore[attr-defined]
+        factor = self._divisor.resolve(self.world) if self._divisor else 1.0
+        set_grad(tensor, summed(grad, self.world.data) * factor)
+
+    def put_by_hand(self, tensor: Tensor, value: Tensor | None) -> None:
+        """The script puts a global gradient, or none, where a pass may have left a term."""
+        found = self._owner_of.get(id(tensor))
+        if found is None:
+            if value is None or not (tensor.requires_grad and tensor.is_leaf):
+                return
+            self._take_in(self.loose, tensor)
+            self.loose.started = False
+            found = (self.loose, -1)
+        owner = found[0]
+        if owner.pending and (owner.eager or value is not None):
+            self.needed(owner)
+        owner.reduced = owner.reduced or value is not None
 
     def _discover(self, tensor: Tensor) -> None:
         """A tensor that no optimizer owns is updated by hand: reduce it, and watch it from now."""
@@ -233,11 +286,7 @@ class Gradients:
         world = self.world
         with self.unseen():
             self._reduce(owner)
-        for index, grad in owner.aside.items():
-            tensor = owner.tensors[index]
-            new = grad_of(tensor)
-            set_grad(tensor, grad if new is None else new + grad)
-        owner.aside.clear()
+        self._put_back(owner)
         owner.expected, owner.backwards = owner.backwards, 0
         owner.reduced, owner.eager = True, False
         owner.cells.clear()
@@ -245,6 +294,15 @@ class Gradients:
         world.recorded_gradients(owner)
         if owner is self.loose:
             self._count_by_hand()
+
+    def _put_back(self, owner: Owner) -> None:
+        """Add what was set aside."""
+        for index, grad in list(owner.aside.items()):
+            tensor = owner.tensors[index]
+            new = grad_of(tensor)
+            if new is not None or not self.in_pass:  # else its new term has yet to come
+                set_grad(tensor, grad if new is None else new + grad)
+                del owner.aside[index]
 
     def _reduce(self, owner: Owner) -> None:
         world = self.world
@@ -300,11 +358,17 @@ class Gradients:
         for owner in owners.values():
             if all(_is_zero(grad_of(tensor)) for tensor in owner.tensors):
                 self._forget(owner)
+            elif owner.eager and owner.pending:
+                self._send_again(owner)
+
+    def _send_again(self, owner: Owner) -> None:
+        """What was sent early is not what will be read."""
+        self.world.strategy.discard(owner)
+        owner.eager = owner.may_be_eager = False
 
     def _forget(self, owner: Owner) -> None:
         if owner.eager and owner.pending:
-            self.world.strategy.discard(owner)
-            owner.may_be_eager = False
+            self._send_again(owner)
         owner.pending, owner.reduced, owner.eager = False, False, False
         owner.backwards = 0
         owner.aside.clear()

@@ -87,7 +87,7 @@ def install_gradients(current: Current) -> None:
     """Wrap backward passes and whatever reads or zeroes gradients; once."""
     if isinstance(vars(Tensor).get("grad"), property):
         return
-    _replace(Tensor, "grad", lambda o: property(_get_grad(current), _set_grad, _del_grad))
+    _replace(Tensor, "grad", lambda o: property(*_grad_attribute(current)))
     _replace(Tensor, "backward", lambda o: _backward(current, o))
     _replace(Tensor, "register_hook", lambda o: _register_hook(current, o))
     _replace(torch.autograd, "backward", lambda o: _autograd_backward(current, o))
@@ -174,12 +174,20 @@ def _get_grad(current: Current) -> Any:
     return grad
 
 
-def _set_grad(self: Tensor, value: Any) -> None:
-    set_grad(self, plain(value) if isinstance(value, Tracked) else value)
+def _grad_attribute(current: Current) -> tuple[Any, Any, Any]:
+    base: Any = torch._C.TensorBase.grad
 
+    def put(self: Tensor, value: Any) -> None:
+        if isinstance(self, Tracked):
+            base.__set__(self, value)
+            return
+        world = current()
+        if world is not None and not world.gradients.quiet:
+            value = whole(world, value) if isinstance(value, Tracked) else value
+            world.gradients.put_by_hand(self, value)
+        set_grad(self, value)
 
-def _del_grad(self: Tensor) -> None:
-    set_grad(self, None)
+    return _get_grad(current), put, lambda self: put(self, None)
 
 
 def _backward(current: Current, original: Any) -> Any:
@@ -212,12 +220,24 @@ def _autograd_backward(current: Current, original: Any) -> Any:
             original(roots, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             return
         seeds = grad_tensors if grad_tensors is not None else grad_variables
-        world.before_backward(roots)
+        inputs = [_edge(one) for one in _listed(inputs)] if inputs is not None else None
+        if not world.gradients.in_pass:  # else a checkpointed part within another pass
+            world.before_backward(roots)
         local, grads = _rooted(world, roots, seeds)
-        with torch._C.DisableTorchFunctionSubclass():
+        with world.gradients.passing():
             original(local, grads, retain_graph, create_graph, inputs=inputs)
 
     return backward
+
+
+def _listed(tensors: Any) -> list[Any]:
+    return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+
+
+def _edge(leaf: Any) -> Any:
+    """What torch is told to differentiate by: for a Shard its place in the graph."""
+    # Given the Shard itself, torch would ask it how to differentiate.
+    return torch.autograd.graph.get_gradient_edge(leaf) if isinstance(leaf, Tracked) else leaf
 
 
 def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor], list[Any]]:
@@ -228,22 +248,28 @@ def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor]
     for root, seed in zip(roots, given, strict=True):
         if isinstance(root, Shard):
             if seed is None:
+                _needs_scalar(root)
                 seed = torch.ones_like(plain(root))
-            elif isinstance(seed, Shard):
+            elif isinstance(seed, Shard) and seed._place == root._place:
                 seed = plain(seed)
             else:
-                seed = sliced(world, seed, root._place)
+                seed = sliced(world, whole(world, seed), root._place)
             if root._place.split.is_ghost(world.rank):
                 seed = torch.zeros_like(seed)
         elif isinstance(root, Summand):
-            seed = plain(seed) if isinstance(seed, Tracked) else seed
+            seed = whole(world, seed) if isinstance(seed, Tracked) else seed
         elif world.size > 1:
-            if isinstance(seed, Tracked):
-                seed = whole(world, seed)
-            seed = (torch.ones_like(root) if seed is None else seed) / world.size
+            if seed is None:
+                _needs_scalar(root)
+            seed = (torch.ones_like(root) if seed is None else whole(world, seed)) / world.size
         local.append(plain(root) if isinstance(root, Tracked) else root)
         grads.append(seed)
     return local, grads
+
+
+def _needs_scalar(root: Tensor) -> None:
+    if root.numel() != 1:
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
 
 
 def _autograd_grad(current: Current, original: Any) -> Any:
@@ -272,16 +298,15 @@ def _global_grad(
         return original(outputs, leaves, grad_outputs, *args, **kwargs)
     roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     local, seeds = _rooted(world, [world.exact(root) for root in roots], grad_outputs)
-    with torch._C.DisableTorchFunctionSubclass():
-        found = original(local, leaves, seeds, *args, **kwargs)
-        made: list[Tensor | None] = []
-        for leaf, one in zip(leaves, found, strict=True):
-            if one is None:
-                made.append(None)
-            elif isinstance(leaf, Shard):
-                made.append(shard(one, leaf._place))
-            else:
-                made.append(sum_all(one, world.data))
+    found = original(local, [_edge(leaf) for leaf in leaves], seeds, *args, **kwargs)
+    made: list[Tensor | None] = []
+    for leaf, one in zip(leaves, found, strict=True):
+        if one is None or isinstance(leaf, Summand):
+            made.append(one)
+        elif isinstance(leaf, Shard):
+            made.append(shard(one, leaf._place))
+        else:
+            made.append(sum_all(one, world.data))
     return tuple(made)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.runtime._collective import gather, sum_all, gathered, summed
+from reparto.runtime._collective import gather, gathered, sum_all, summed
 from reparto.runtime._layout import Placement, effective, take
 from reparto.runtime._mirrors import Mirror, reflect, remember, wrote
 
@@ -239,11 +239,16 @@ def reduced(world: World, tensor: Summand) -> Tensor:
     if not (local.requires_grad and torch.is_grad_enabled()):
         value = tensor._cell.value(world)
         if tensor._scale != 1.0:
-            value = value * tensor._scale
+            # In double precision: a mean of float32 then comes out as if it had been divided.
+            wide = value.double() if value.is_floating_point() else value
+            value = wide * tensor._scale
         return value.to(local.dtype) if value.dtype != local.dtype else value.clone()
     divisor = tensor._cell.divisor
     total: Tensor = sum_all(local, world.data)
-    return total * divisor.resolve(world) if divisor else total
+    if divisor is None:
+        return total
+    divisor.resolve(world)
+    return divisor.corrected(total)
 
 
 def exact_summand(world: World, tensor: Summand) -> Tensor:

@@ -361,6 +361,8 @@ class World:
 
     def saw_module(self, module: Any) -> None:
         """A module was called; those that the script calls itself are compared at the end."""
+        if self.gradients.quiet:
+            return  # a transform that a data set applies
         if self.module_depth == 0 and not any(module is one for one in self.modules):
             self.modules.append(module)
 
@@ -487,8 +489,8 @@ def _seed(world: World) -> None:
     from reparto.runtime._seeds import share_randomness
 
     def agree(value: int) -> int:
-        if world.size == 1:
-            return value
+        if world.size == 1 or world.gradients.quiet:
+            return value  # inside a loader each worker makes its own rows
         seed = torch.tensor([value & 0x7FFFFFFFFFFFFFFF], dtype=torch.int64)
         return int(torch._C.TensorBase.item(world.data.share(seed)))
 

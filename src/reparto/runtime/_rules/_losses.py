@@ -151,7 +151,7 @@ def _cross_entropy(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         return GATHER
     call, place = {**call, **slices[0]}, slices[1]
     of_classes = not call["target"].is_floating_point()
-    if of_classes and call["reduction"] == "mean":
+    if of_classes and call["reduction"] == "mean" and call["target"].numel():
         return _class_mean(world, func, call, place)
     return _weighted(world, func, call, place)  # class probabilities: divided by samples
 
@@ -172,8 +172,7 @@ def _class_mean(world: World, func: Any, call: dict[str, Any], place: Placement)
             count = kept.sum()
         else:
             count = weight.detach()[target.masked_fill(~kept, 0)].mul(kept).sum()
-    local = total / nominal
-    return summand(local, Cell(local.detach(), Divisor(count, nominal)))
+    return summand(total / nominal, Cell(total.detach(), Divisor(count, nominal)), 1 / nominal)
 
 
 @exactly(F.ctc_loss)

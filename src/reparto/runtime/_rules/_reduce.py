@@ -21,7 +21,7 @@ from reparto.runtime._rules._base import (
     wrapped,
 )
 from reparto.runtime._rules._shape import given_sizes, global_shape, numbers
-from reparto.runtime._tensors import GATHER, Shard, own_rows, summand
+from reparto.runtime._tensors import GATHER, Cell, Shard, own_rows, summand
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -56,11 +56,12 @@ def _sum(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if args:
             return summand(func(rows, *args[1:], **kwargs))
         return summand(func(**{**kwargs, "input": rows}))
-    dtype = kwargs.get("dtype")
-    total = rows.sum(dims, keepdim=keepdim, dtype=dtype)
     shape = numbers(global_shape(world, tensor))
     count = prod(shape[dim] for dim in dims)
-    return summand(total / count)
+    if not count:
+        return GATHER
+    total = rows.sum(dims, keepdim=keepdim, dtype=kwargs.get("dtype"))
+    return summand(total / count, Cell(total.detach()), 1 / count)
 
 
 @named("max", "min", "amax", "amin", "any", "all")

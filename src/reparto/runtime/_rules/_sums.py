@@ -58,8 +58,10 @@ def _div(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     two = args[1] if len(args) > 1 else kwargs.get("other")
     if not isinstance(one, Summand) or kwargs.get("rounding_mode"):
         return GATHER
+    if _is_number(two) and not two:
+        return GATHER  # a worker without rows has no sign to tell
     divisor = reduced(world, two) if isinstance(two, Summand) else two
-    factor = 1 / divisor if _is_number(divisor) and divisor else divisor
+    factor = 1 / divisor if _is_number(divisor) else divisor
     return _scaled(world, one, factor, lambda local: func(local, divisor))
 
 

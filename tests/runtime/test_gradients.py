@@ -1,0 +1,603 @@
+"""After backward: ``.grad`` is the global gradient, whoever asks first and however often."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.runtime.cases import Case
+from torch import nn
+
+import reparto
+
+SIZES = [(2, 7), (3, 10), (4, 3)]
+
+
+def same(function, given="N:12,4 I3:12", sizes=((2, 0), (3, 0)), **options):
+    """The function shares out its own batches."""
+    Case(given, function, list(sizes), options).run()
+
+
+def model():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def batches(x, y, size=5):
+    for at in range(0, len(x), size):
+        yield reparto.shard(x[at : at + size]), reparto.shard(y[at : at + size])
+
+
+def state(*modules):
+    return [one.detach().clone() for module in modules for one in module.state_dict().values()]
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, 0.01),
+    "adamw, foreach": lambda p: torch.optim.AdamW(p, 0.01, foreach=True),
+    "adam, fused": lambda p: torch.optim.Adam(p, 0.01, fused=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 0.01),
+    "adadelta": lambda p: torch.optim.Adadelta(p),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name):
+    def train(x, y):
+        net = model()
+        optimizer = OPTIMIZERS[name](net.parameters())
+        losses = []
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(a), b)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return state(net), losses
+
+    same(train, tolerance=1e-9)
+
+
+def test_lbfgs_and_its_closure():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4, line_search_fn="strong_wolfe")
+        a, b = reparto.shard(x), reparto.shard(y)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(a), b)
+            loss.backward()
+            return loss
+
+        losses = [float(optimizer.step(closure)) for _ in range(3)]
+        return state(net), losses
+
+    same(train, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("of", ["optimizer", "module"])
+def test_zeroing(to_none, of):
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            zeroed = optimizer if of == "optimizer" else net
+            zeroed.zero_grad(set_to_none=to_none)
+            F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+        return state(net), [one.grad for one in net.parameters()]
+
+    same(train)
+
+
+def test_zeroing_by_hand():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for number, (a, b) in enumerate(batches(x, y, 3)):
+            for one in net.parameters():
+                if number % 2:
+                    one.grad = None
+                elif one.grad is not None:
+                    one.grad.zero_()
+            F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+        return state(net)
+
+    same(train)
+
+
+def test_a_part_is_zeroed_and_the_rest_accumulates():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y, 3):
+            F.cross_entropy(net(a), b).backward()
+            net[0].zero_grad()
+            optimizer.step()
+        return state(net), [one.grad for one in net.parameters()]
+
+    same(train)
+
+
+@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("ignore", [-100, 1])
+def test_accumulation(every, ignore):
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for number, (a, b) in enumerate(batches(x, y, 2), 1):
+            (F.cross_entropy(net(a), b, ignore_index=ignore) / every).backward()
+            if number % every == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        return state(net)
+
+    same(train)
+
+
+def test_gradients_are_read_between_two_passes():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        norms = []
+        for a, b in batches(x, y, 3):
+            for part in range(2):
+                F.cross_entropy(net(a)[:, : 2 + part], b % (2 + part)).backward()
+                norms.append(sum(one.grad.norm() ** 2 for one in net.parameters()).item())
+            optimizer.step()
+            optimizer.zero_grad()
+        return state(net), norms
+
+    same(train)
+
+
+def test_two_losses_one_after_the_other():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            out = net(a)
+            F.cross_entropy(out, b, ignore_index=0).backward(retain_graph=True)
+            out.square().mean().backward(retain_graph=True)
+            out.square().mean().backward()
+            optimizer.step()
+        return state(net)
+
+    same(train)
+
+
+@pytest.mark.parametrize("kind", ["norm", "value", "by hand"])
+def test_clipping(kind):
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.5)
+        told = []
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            if kind == "norm":
+                told.append(nn.utils.clip_grad_norm_(net.parameters(), 0.1).item())
+            elif kind == "value":
+                nn.utils.clip_grad_value_(net.parameters(), 0.01)
+            else:
+                for one in net.parameters():
+                    one.grad.data.clamp_(-0.02, 0.02)
+            optimizer.step()
+        return state(net), told
+
+    same(train)
+
+
+def test_gradients_that_the_script_keeps_are_its_own():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        held, copies = [], []
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+            held.append([one.grad for one in net.parameters()])
+            copies.append([one.grad.clone() for one in net.parameters()])
+        return held, copies
+
+    same(train)
+
+
+def test_unused_and_frozen_parameters():
+    def train(x, y):
+        net, spare, cold = model(), nn.Linear(4, 3), nn.Linear(3, 3).requires_grad_(False)
+        optimizer = torch.optim.Adam([*net.parameters(), *spare.parameters()], 0.1)
+        seen = []
+        for number, (a, b) in enumerate(batches(x, y)):
+            optimizer.zero_grad()
+            out = cold(net(a)) + (spare(a) if number == 1 else 0)
+            F.cross_entropy(out, b).backward()
+            seen.append([one.grad is None for one in spare.parameters()])
+            optimizer.step()
+        return state(net, spare, cold), seen
+
+    torch.manual_seed(2)
+    same(train)
+
+
+def test_tied_weights_and_parameter_groups():
+    def train(x, y):
+        net = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        torch.manual_seed(1)
+        nn.init.normal_(net[0].weight)
+        net[1].weight = net[0].weight
+        optimizer = torch.optim.SGD([{"params": net[0].parameters(), "lr": 0.1}], lr=0.3)
+        for number, (a, _) in enumerate(batches(x, y)):
+            if number == 1:
+                optimizer.add_param_group({"params": [net[1].bias]})
+            optimizer.zero_grad()
+            net[1](net[0](a).tanh()).square().sum().backward()
+            optimizer.step()
+        return state(net)
+
+    same(lambda x, y: (torch.manual_seed(3), train(x, y))[1])
+
+
+def test_two_optimizers_against_each_other():
+    def train(x, y):
+        torch.manual_seed(1)
+        maker, judge = nn.Linear(2, 4), nn.Linear(4, 1)
+        one = torch.optim.Adam(maker.parameters(), 0.01)
+        two = torch.optim.Adam(judge.parameters(), 0.01)
+        log = []
+        for a, _ in batches(x, y):
+            noise = torch.randn(a.size(0), 2)
+            fake = maker(noise)
+            real, false = torch.ones(a.size(0), 1), torch.zeros(a.size(0), 1)
+            two.zero_grad()
+            loss = F.binary_cross_entropy_with_logits(judge(a), real)
+            loss = loss + F.binary_cross_entropy_with_logits(judge(fake.detach()), false)
+            loss.backward()
+            two.step()
+            one.zero_grad()
+            F.binary_cross_entropy_with_logits(judge(fake), real).backward()
+            one.step()
+            log.append(loss.item())
+        return state(maker, judge), log, [p.grad for p in judge.parameters()]
+
+    same(train, shared_draws=True, tolerance=1e-9)
+
+
+def test_one_optimizer_zeroes_what_another_one_steps():
+    def train(x, y):
+        net = model()
+        one = torch.optim.SGD(net[0].parameters(), 0.1)
+        two = torch.optim.SGD(net[2].parameters(), 0.1)
+        for number, (a, b) in enumerate(batches(x, y, 2)):
+            net.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            one.step()
+            if number % 2:
+                two.step()
+            else:
+                two.zero_grad()
+        return state(net)
+
+    same(train)
+
+
+def test_updates_written_by_hand():
+    def train(x, y):
+        torch.manual_seed(1)
+        w = torch.randn(4, 3, requires_grad=True)
+        b = torch.zeros(3, requires_grad=True)
+        for number, (a, c) in enumerate(batches(x, y)):
+            loss = F.cross_entropy(a @ w + b, c)
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+                b -= 0.1 * b.grad
+                if number % 2:
+                    w.grad.zero_()
+                    b.grad.zero_()
+                else:
+                    w.grad = b.grad = None
+        return w, b, loss.item()
+
+    same(train)
+
+
+def test_updates_of_modules_written_by_hand():
+    def train(x, y):
+        net = model()
+        for a, b in batches(x, y):
+            net.zero_grad()
+            F.cross_entropy(net(a), b, ignore_index=2).backward()
+            for one in net.parameters():
+                one.data.add_(one.grad, alpha=-0.1)
+        return state(net)
+
+    same(train)
+
+
+def test_gradients_that_the_script_puts_there():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for number, (a, b) in enumerate(batches(x, y, 3)):
+            loss = F.cross_entropy(net(a), b)
+            grads = torch.autograd.grad(loss, list(net.parameters()))
+            for one, grad in zip(net.parameters(), grads, strict=True):
+                one.grad = grad * 2
+            if number % 2:  # on top of what was put there
+                net(a).square().mean().backward()
+            optimizer.step()
+        return state(net)
+
+    same(train)
+
+
+def test_gradients_are_put_in_place_of_those_of_a_pass():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y, 3):
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            net[0].weight.grad = torch.ones_like(net[0].weight)
+            net[0].bias.grad = None
+            optimizer.step()
+        return state(net)
+
+    same(train)
+
+
+def test_hooks_of_parameters_see_the_global_gradient():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        seen = []
+        net[0].weight.register_hook(lambda grad: seen.append(grad.norm().item()))
+        net[2].weight.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+        return state(net), seen
+
+    same(train)
+
+
+def test_hooks_of_activations_see_the_global_batch():
+    def train(x, y):
+        net, seen = model(), []
+        for a, b in batches(x, y):
+            hidden = net[0](a)
+            hidden.register_hook(lambda grad: seen.append((tuple(grad.shape), grad.sum().item())))
+            hidden.register_hook(lambda grad: grad * 2)
+            hidden.register_hook(lambda grad: grad / grad.norm())
+            F.cross_entropy(net[2](hidden.tanh()), b).backward()
+        return seen, [one.grad for one in net.parameters()]
+
+    same(train)
+
+
+def test_scaled_gradients():
+    def train(x, y):
+        net = model().float()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=1)
+        scales = []
+        for number, (a, b) in enumerate(batches(x.float(), y, 3)):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(a), b) * (float("inf") if number == 1 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler.get_scale())
+        return state(net), scales
+
+    same(train, tolerance=1e-5)
+
+
+def penalty(critic, real, fake):
+    mix = torch.rand(real.size(0), 1)
+    between = (mix * real + (1 - mix) * fake).requires_grad_(True)
+    score = critic(between)
+    (slope,) = torch.autograd.grad(
+        outputs=score, inputs=between, grad_outputs=torch.ones_like(score), create_graph=True
+    )
+    return ((slope.norm(2, dim=1) - 1) ** 2).mean()
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+def test_gradient_penalty(norm):
+    layers = {"none": nn.Identity(), "batch": nn.BatchNorm1d(5), "layer": nn.LayerNorm(5)}
+
+    def train(x, y):
+        torch.manual_seed(1)
+        critic = nn.Sequential(
+            nn.Linear(4, 5), copy.deepcopy(layers[norm]), nn.Tanh(), nn.Linear(5, 1)
+        )
+        optimizer = torch.optim.Adam(critic.parameters(), 0.01)
+        log = []
+        for a, _ in batches(x, y):
+            fake = torch.randn(a.size(0), 4)
+            optimizer.zero_grad()
+            loss = critic(fake).mean() - critic(a).mean() + 10 * penalty(critic, a, fake)
+            loss.backward()
+            optimizer.step()
+            log.append(loss.item())
+        return state(critic), log
+
+    same(train, shared_draws=True, tolerance=1e-8)
+
+
+def test_adversarial_examples():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        hits = []
+        for a, b in batches(x, y):
+            a.requires_grad = True
+            F.cross_entropy(net(a), b, ignore_index=1).backward()
+            worse = a + 0.1 * a.grad.sign()
+            clean = a.detach()
+            delta = torch.zeros_like(clean).requires_grad_()
+            for _ in range(2):
+                (step,) = torch.autograd.grad(F.cross_entropy(net(clean + delta), b), delta)
+                delta = (delta + 0.1 * step).clamp(-0.2, 0.2).detach().requires_grad_()
+            optimizer.zero_grad()
+            F.cross_entropy(net(torch.cat([worse.detach(), clean + delta])), torch.cat([b, b])).backward()
+            optimizer.step()
+            hits.append((net(worse).argmax(1) == b).sum().item())
+        return state(net), hits, a.grad
+
+    same(train)
+
+
+def test_retained_gradients():
+    def train(x, y):
+        net = model()
+        a, b = next(batches(x, y))
+        hidden = net[0](a)
+        hidden.retain_grad()
+        square = net[2].weight * net[2].weight
+        square.retain_grad()
+        loss = F.cross_entropy(F.linear(hidden.tanh(), square), b, ignore_index=0)
+        loss.retain_grad()
+        loss.backward()
+        return hidden.grad, square.grad, loss.grad, net[2].weight.grad, square.grad
+
+    same(train)
+
+
+def test_second_order_steps():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            weights = dict(net.named_parameters())
+            inner = F.cross_entropy(torch.func.functional_call(net, weights, (a,)), b)
+            grads = torch.autograd.grad(inner, list(weights.values()), create_graph=True)
+            fast = {name: w - 0.1 * g for (name, w), g in zip(weights.items(), grads, strict=True)}
+            outer = F.cross_entropy(torch.func.functional_call(net, fast, (a,)), b)
+            optimizer.zero_grad()
+            outer.backward()
+            optimizer.step()
+        return state(net)
+
+    same(train)
+
+
+def test_a_step_beside_the_first_one():
+    """Sharpness-aware: step to a worse place, take the gradient there, go back."""
+
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            F.cross_entropy(net(a), b).backward()
+            with torch.no_grad():
+                norm = torch.stack([one.grad.norm() for one in net.parameters()]).norm()
+                moved = [one.grad * (0.05 / norm) for one in net.parameters()]
+                for one, move in zip(net.parameters(), moved, strict=True):
+                    one.add_(move)
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            with torch.no_grad():
+                for one, move in zip(net.parameters(), moved, strict=True):
+                    one.sub_(move)
+            optimizer.step()
+            optimizer.zero_grad()
+        return state(net)
+
+    same(train)
+
+
+def test_a_step_within_the_backward_pass():
+    def train(x, y):
+        net = model()
+        optimizers = {one: torch.optim.SGD([one], 0.1) for one in net.parameters()}
+
+        def step(one):
+            optimizers[one].step()
+            optimizers[one].zero_grad()
+
+        for one in net.parameters():
+            one.register_post_accumulate_grad_hook(step)
+        for a, b in batches(x, y):
+            F.cross_entropy(net(a), b).backward()
+        return state(net)
+
+    same(train)
+
+
+def test_gradients_are_read_within_the_backward_pass():
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        seen = []
+        for one in net.parameters():
+            one.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.sum().item()))
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+        return state(net), seen
+
+    same(train)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_activations(reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            hidden = checkpoint(net[:2], a.requires_grad_(), use_reentrant=reentrant)
+            F.cross_entropy(net[2](hidden), b).backward()
+            optimizer.step()
+        return state(net)
+
+    same(train)
+
+
+def test_backward_needs_a_scalar_as_torch_says():
+    def train(x, y):
+        net = model()
+        a, _ = next(batches(x, y))
+        with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar"):
+            net(a).backward()
+        with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar"):
+            net[0].weight.exp().backward()
+        net(a).backward(torch.ones(5, 3))
+        (net(a) * 2).sum().backward(torch.tensor(3.0))
+        torch.autograd.backward([net(a).sum(), net(a).mean()])
+        torch.autograd.backward(net(a), grad_tensors=net(a).detach())
+        return [one.grad for one in net.parameters()]
+
+    same(train)
+
+
+def test_gradients_of_several_inputs():
+    def train(x, y):
+        net = model()
+        a, b = next(batches(x, y))
+        a.requires_grad_()
+        loss = F.cross_entropy(net(a), b, ignore_index=0)
+        unused = torch.zeros(2, requires_grad=True)
+        weight = net[0].weight
+        got = torch.autograd.grad(loss, [a, weight, unused], retain_graph=True, allow_unused=True)
+        both = torch.autograd.grad([loss, net(a).sum()], [weight, a], retain_graph=True)
+        loss.backward(inputs=[weight])
+        return got[0], got[1], got[2] is None, both, weight.grad, net[0].bias.grad is None
+
+    same(train)
