@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.runtime._collective import gathered
+from reparto.runtime._collective import gathered, summed
 from reparto.runtime._tensors import Cell, Divisor, Tracked, number
 from reparto.runtime._tensors import whole as whole_of
 from reparto.strategies import ParameterSet, grad_of, set_grad
@@ -271,6 +271,8 @@ class Gradients:
     def read_rows(self, tensor: Any, grad: Tensor) -> None:
         """The gradient of a leaf Shard is read: as in ``_discover``, but it is global already."""
         if getattr(tensor, "_read_at", -1) >= 0 or not tensor.is_leaf or not self.num_backwards:
+            return
+        if self.in_pass:  # a checkpointed part reads what it will pass on
             return
         tensor._read_at = self.num_backwards
         self._num_loose += 1

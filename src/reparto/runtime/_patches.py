@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.variable import VariableMeta
 
-from reparto.runtime import _regions
+from reparto.runtime import _functions, _regions
 from reparto.runtime._collective import sum_all
 from reparto.runtime._factories import made
 from reparto.runtime._layout import BatchInt
@@ -65,6 +65,9 @@ def install(current: Current, tracking: bool) -> None:
     _replace(nn.Module, "register_forward_hook", lambda o: _hooked(current, o))
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
     _replace(F, "l1_loss", _l1_loss)
+    _replace(torch.autograd.Function, "apply", lambda o: classmethod(_apply(current, o.__func__)))
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        _replace(kind, "__call__", lambda o: _scripted(current, o))
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
         _replace(torch, name, lambda o: _factory(current, o))
     for name in ("tensor", "as_tensor", "asarray"):
@@ -236,8 +239,10 @@ def _listed(tensors: Any) -> list[Any]:
 
 def _edge(leaf: Any) -> Any:
     """What torch is told to differentiate by: for a Shard its place in the graph."""
-    # Given the Shard itself, torch would ask it how to differentiate.
-    return torch.autograd.graph.get_gradient_edge(leaf) if isinstance(leaf, Tracked) else leaf
+    if not isinstance(leaf, Tracked):
+        return leaf
+    with torch._C.DisableTorchFunctionSubclass():  # torch makes a view, which has to be plain
+        return torch.autograd.graph.get_gradient_edge(leaf)
 
 
 def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor], list[Any]]:
@@ -262,7 +267,8 @@ def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor]
             if seed is None:
                 _needs_scalar(root)
             seed = (torch.ones_like(root) if seed is None else whole(world, seed)) / world.size
-        local.append(plain(root) if isinstance(root, Tracked) else root)
+        with torch.enable_grad():  # a pass within another one: roots keep their graph
+            local.append(plain(root) if isinstance(root, Tracked) else root)
         grads.append(seed)
     return local, grads
 
@@ -361,6 +367,29 @@ def _batch_norm(current: Current) -> Any:
         return plain_batch_norm(input, *args, **kwargs)
 
     return wrapper
+
+
+def _apply(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None or not _functions.concerns(world, cls, args):
+            return original(cls, *args, **kwargs)
+        return _functions.applied(world, cls, original, args, kwargs)
+
+    return apply
+
+
+def _scripted(current: Current, original: Any) -> Any:
+    """Compiled TorchScript looks at memory alone: it gets the whole batch."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None:
+            args, kwargs = mapped((args, kwargs), lambda one: whole(world, one))
+        return original(self, *args, **kwargs)
+
+    return __call__
 
 
 def _l1_loss(original: Any) -> Any:
