@@ -111,7 +111,8 @@ class RayNodes:
 
     def _apart(self, name, command):
         hosts = self._folder / "hosts"
-        hosts.write_text("".join(f"{ip} {each}\n" for each, ip in ADDRESSES.items()))
+        names = {"localhost": "127.0.0.1", **ADDRESSES}
+        hosts.write_text("".join(f"{address} {each}\n" for each, address in names.items()))
         within = f"hostname {name} && mount --bind {hosts} /etc/hosts && "
         for folder in [*self._hidden, self._folder] if name == "beta" else []:
             within += f"mount -t tmpfs tmpfs '{folder}' && "

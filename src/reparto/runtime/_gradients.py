@@ -99,6 +99,10 @@ class Gradients:
             if is_new and not isinstance(tensor, Tracked):  # whose gradients are global already
                 self._take_in(owner, tensor)
         owner.started = False
+        if self.world.options.nudge:
+            from reparto.runtime._promote import nudge
+
+            nudge(tensors, self.world.options.nudge)
 
     def owner_of(self, optimizer: Any) -> Owner:
         """The owner that belongs to an optimizer."""

@@ -62,7 +62,9 @@ def install(current: Current, tracking: bool) -> None:
         return
     install_gradients(current)
     _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
-    _replace(nn.Module, "register_forward_hook", lambda o: _hooked(current, o))
+    _replace(nn.Module, "__setattr__", lambda o: _set_attribute(current, o))
+    for name in _HOOKING:
+        _replace(nn.Module, name, lambda o: _hooked(current, o))
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
     _replace(F, "l1_loss", _l1_loss)
     _replace(torch.autograd.Function, "apply", lambda o: classmethod(_apply(current, o.__func__)))
@@ -347,15 +349,36 @@ def _module_call(current: Current, original: Any) -> Any:
     return __call__
 
 
+_HOOKING = (
+    "register_forward_hook",
+    "register_forward_pre_hook",
+    "register_full_backward_hook",
+    "register_full_backward_pre_hook",
+)
+
+
 def _hooked(current: Current, original: Any) -> Any:
     @functools.wraps(original)
-    def register_forward_hook(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def register(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         world = current()
         if world is not None:
             world.regions.forget()
         return original(self, *args, **kwargs)
 
-    return register_forward_hook
+    return register
+
+
+def _set_attribute(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def __setattr__(self: nn.Module, name: str, value: Any) -> None:
+        world = current()
+        if world is not None and not world.regions.depth and name != "training":
+            before = vars(self).get(name)
+            if isinstance(value, (int, float, str, type(None))) and before != value:
+                world.regions.forget(self)  # a switch was thrown from outside
+        original(self, name, value)
+
+    return __setattr__
 
 
 def _batch_norm(current: Current) -> Any:
@@ -364,6 +387,8 @@ def _batch_norm(current: Current) -> Any:
         world = current()
         if world is not None and world.regions.active is not None:
             return batch_norm(world, world.region_place(input), input, *args, **kwargs)
+        if world is not None and not isinstance(input, Tracked):
+            world.impure("normalises something else than the batch")
         return plain_batch_norm(input, *args, **kwargs)
 
     return wrapper

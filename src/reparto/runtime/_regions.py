@@ -10,14 +10,17 @@ are asked in turn. Batch normalisation is allowed inside: it finds the batch thr
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from reparto.errors import DisagreementError
-from reparto.runtime._layout import Placement
+from reparto.runtime._layout import Placement, Split
+from reparto.runtime._mirrors import reflect
 from reparto.runtime._tensors import Shard, Tracked, plain, shard
 
 if TYPE_CHECKING:
@@ -56,21 +59,37 @@ class Regions:
     )
     watches: list[Watch] = field(default_factory=list)
     active: Placement | None = None
+    depth: int = 0
 
-    def forget(self) -> None:
-        """Something changed that regions rely on."""
-        self.known.clear()
+    def forget(self, changed: nn.Module | None = None) -> None:
+        """Something changed that regions rely on, in one module or in all."""
+        for module in list(self.known):
+            if changed is None or any(child is changed for child in module.modules()):
+                del self.known[module]
 
 
 def call(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any) -> Any:
     """Call a module whose arguments may hold Shards."""
+    if world.mirrors:
+        reflect(world)
+    world.regions.depth += 1
+    try:
+        return _called(world, module, original, args, kwargs)
+    finally:
+        world.regions.depth -= 1
+
+
+def _called(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any) -> Any:
     regions = world.regions
-    if regions.active is not None:
+    shards = list(_shards((args, kwargs)))
+    if not shards:
         return original(module, *args, **kwargs)
-    first = _first_shard(args, kwargs)
-    if first is None:
-        return original(module, *args, **kwargs)
-    key = _key(module, args, kwargs)
+    first = shards[0]
+    if any(one._place.split != first._place.split for one in shards[1:]):
+        return original(module, *args, **kwargs)  # several batches: a region has one
+    if (trusted := _trusted(world, module, original, args, kwargs)) is not None:
+        return trusted
+    key = _key(module, first._place, args, kwargs)
     known = regions.known.get(module)
     if known is None:
         known = regions.known[module] = {}
@@ -94,6 +113,7 @@ def _watched(
     world: World, module: nn.Module, original: Any, args: Any, kwargs: Any, known: Any, key: Any
 ) -> Any:
     watch = Watch()
+    split = next(_shards((args, kwargs)))._place.split
     world.regions.watches.append(watch)
     drawn = torch.default_generator.get_state()
     try:
@@ -103,7 +123,7 @@ def _watched(
     if not torch.equal(drawn, torch.default_generator.get_state()):
         # A draw that is not a sample's own (a layer skipped at random) must be everyone's.
         watch.impure = watch.impure or "draws numbers that all workers share"
-    reason = watch.impure or _unsuitable(module, result)
+    reason = watch.impure or _unsuitable(module, result, split)
     if world.regions.watches and reason:
         outer = world.regions.watches[-1]
         outer.impure = outer.impure or reason
@@ -168,11 +188,11 @@ def _closed(world: World, result: Any, outputs: Any, place: Placement) -> Any:
     if isinstance(outputs, Placement):
         if not isinstance(result, Tensor) or result.dim() <= outputs.dim:
             return _CHANGED
-        rows = place.split.rows(world.rank)
+        rows = outputs.outer * place.split.rows(world.rank)
         size = result.shape[outputs.dim]
         if size % rows:
             return _CHANGED
-        return shard(result, Placement(place.split, outputs.dim, 1, size // rows))
+        return shard(result, Placement(place.split, outputs.dim, outputs.outer, size // rows))
     if isinstance(outputs, list):
         if type(result) not in (tuple, list) or len(result) != len(outputs):
             return _CHANGED
@@ -186,71 +206,123 @@ def _closed(world: World, result: Any, outputs: Any, place: Placement) -> Any:
     return result
 
 
-def _first_shard(args: Any, kwargs: Any) -> Shard | None:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Shard):
-            return value
-        if type(value) in (tuple, list) and (found := _first_shard(value, {})) is not None:
-            return found
-        if type(value) is dict and (found := _first_shard((), value)) is not None:
-            return found
-    return None
+def _trusted(world: World, module: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    """Run torch's encoders in evaluation as regions at once, without a look inside.
+
+    They then take a way of their own that fills padded places with zeros, and only for plain
+    tensors: watched, they would give other numbers there.
+    """
+    kinds = (nn.TransformerEncoder, nn.TransformerEncoderLayer)
+    if type(module) not in kinds or module.training or not world.has_regions:
+        return None
+    layer = module.layers[0] if type(module) is nn.TransformerEncoder else module
+    dim = 0 if layer.self_attn.batch_first else 1
+    shards = list(_shards((args[1:], kwargs)))
+    plain_batch = replace(args[0]._place, dim=0) if args and isinstance(args[0], Shard) else None
+    if (
+        plain_batch is None
+        or args[0]._place.dim != dim
+        or any(one._place != plain_batch for one in shards)
+    ):
+        return None
+    masks = [*args[2:], *[value for name, value in kwargs.items() if "padding" in name]]
+    if any(isinstance(mask, Tensor) and not isinstance(mask, Shard) for mask in masks):
+        return None  # a replicated mask has to be cut first
+    region = Region(True, args[0]._place)
+    return _as_region(world, module, original, args, kwargs, args[0], region)
 
 
-def _key(module: nn.Module, args: Any, kwargs: Any) -> Any:
+def _shards(value: Any) -> Iterator[Shard]:
+    if isinstance(value, Shard):
+        yield value
+    elif type(value) in (tuple, list):
+        for part in value:
+            yield from _shards(part)
+    elif type(value) is dict:
+        for part in value.values():
+            yield from _shards(part)
+
+
+def _key(module: nn.Module, place: Placement, args: Any, kwargs: Any) -> Any:
     return (
         module.training,
         torch.is_grad_enabled(),
-        tuple(_kind(value) for value in args),
-        tuple((name, _kind(value)) for name, value in kwargs.items()) if kwargs else None,
+        tuple(_kind(value, place) for value in args),
+        tuple((name, _kind(value, place)) for name, value in kwargs.items()) if kwargs else None,
     )
 
 
-def _kind(value: Any) -> Any:
+def _kind(value: Any, place: Placement) -> Any:
     if isinstance(value, Shard):
-        place = value._place
-        return (place.dim, place.outer, place.inner, Tensor.dim(plain(value)))
+        its = value._place
+        return (its.dim, its.outer, its.inner, Tensor.dim(plain(value)))
     if isinstance(value, Tensor):
-        return ("plain", value.dim(), value.requires_grad)
+        # Whether it is stretched to the batch or cut with it decides what a module looks at.
+        sizes = tuple(0 if size == 1 else 1 + (size == place.length) for size in value.shape)
+        return (type(value), sizes, value.requires_grad)
     if type(value) in (tuple, list):
-        return tuple(_kind(part) for part in value)
+        return tuple(_kind(part, place) for part in value)
     if type(value) is dict:
-        return tuple((name, _kind(part)) for name, part in value.items())
-    if isinstance(value, (int, float, str, bool, type(None))):
+        return tuple((name, _kind(part, place)) for name, part in value.items())
+    if type(value) in (int, float, str, bool, type(None)):
         return value
-    return id(value)
+    return (type(value), id(value))
 
 
-def _unsuitable(module: nn.Module, result: Any) -> str:
-    """Why the results of a watched call keep it from being a region, or nothing."""
+def _unsuitable(module: nn.Module, result: Any, split: Split) -> str:
+    """Why what is seen after a watched call keeps it from being a region, or nothing."""
+    if any(getattr(torch.nn.modules.module, name) for name in _GLOBAL_HOOKS):
+        return "a hook of all modules may look at local tensors"
     for child in module.modules():
-        if child._forward_hooks:
-            return "a forward hook may look at local tensors"
+        if any(getattr(child, name, None) for name in _HOOKS):
+            return "a hook may look at local tensors"
         if isinstance(child, torch.jit.ScriptModule):
             return "scripted modules cannot be watched"
         for name, value in vars(child).items():
             if name != "_modules" and _holds_tracked(value):
                 return f"keeps a tensor of the batch in .{name}"
-    return "" if _is_simple(result) else "returns an object of its own kind"
+        if (reason := _unsuitable_code(child)) != "":
+            return reason
+    return "" if _is_simple(result, split) else "returns an object of its own kind"
 
 
-def _holds_tracked(value: Any) -> bool:
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
+
+
+def _unsuitable_code(module: nn.Module) -> str:
+    """What can be told of a module's own code: whether it prints, or fills a list of others."""
+    code = getattr(type(module).forward, "__code__", None)
+    if code is None or type(module).__module__.startswith("torch."):
+        return ""
+    if "print" in code.co_names:
+        return "prints what it sees"
+    names = type(module).forward.__globals__
+    kept = (names[name] for name in code.co_names if name in names)
+    if any(
+        isinstance(value, (list, dict, set, deque)) and _holds_tracked(value) for value in kept
+    ):
+        return "keeps a tensor of the batch in a list of others"
+    return ""
+
+
+def _holds_tracked(value: Any, depth: int = 3) -> bool:
     if isinstance(value, Tracked):
         return True
     if isinstance(value, dict):
-        return any(_holds_tracked(part) for part in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_holds_tracked(part) for part in value)
+        return any(_holds_tracked(part, depth) for part in value.values())
+    if isinstance(value, (list, tuple, set, deque)):
+        return any(_holds_tracked(part, depth) for part in value)
+    if depth and hasattr(value, "__dict__") and not isinstance(value, (nn.Module, type, Tensor)):
+        return _holds_tracked(vars(value), depth - 1)
     return False
 
 
-def _is_simple(result: Any) -> bool:
+def _is_simple(result: Any, split: Split) -> bool:
     if isinstance(result, Shard):
-        return result._place.outer == 1
-    if result is None or isinstance(result, (int, float, str, bool)):
-        return True
+        return result._place.split == split
     if type(result) in (tuple, list):
-        return all(_is_simple(part) for part in result)
+        return all(_is_simple(part, split) for part in result)
     if type(result) is dict:
-        return all(_is_simple(part) for part in result.values())
-    return type(result) in (Tensor, nn.Parameter)
+        return all(_is_simple(part, split) for part in result.values())
+    return type(result) in (Tensor, nn.Parameter, int, float, str, bool, type(None))

@@ -128,7 +128,7 @@ def _seen(value: Any) -> _Seen:
     if not isinstance(value, Tensor):
         return _Seen(value, type(value))
     shape = tuple(int(size) for size in value.shape)
-    facts = (shape, value.dtype, int(value.numel()), value.dim(), value.requires_grad)
+    facts: tuple[Any, ...] = (shape, value.dtype, int(value.numel()), value.dim(), value.requires_grad)
     if shape:
         facts += (len(value), int(value.size(-1)))
     world = current()

@@ -80,7 +80,7 @@ def _summed_over(world: World, one: Tensor, two: Tensor) -> Any:
     """Each worker multiplies its own rows: a term of the sum over the batch."""
     at = min(two.dim(), 2)
     place = (one if _is_summed(one, 1) else two)._place  # type: ignore[attr-defined]
-    slices = []
+    slices: list[Any] = []
     for tensor, from_right in ((one, 1), (two, at)):
         dim = tensor.dim() - from_right
         if isinstance(tensor, Shard):
@@ -122,7 +122,7 @@ def _einsum(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     if found is None:
         return GATHER
     letter, place = found
-    slices = []
+    slices: list[Any] = []
     for term, operand in zip(terms, operands, strict=True):
         operand = local(operand)
         if letter in term and not isinstance(operands[len(slices)], Shard):

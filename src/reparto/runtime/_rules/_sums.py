@@ -60,7 +60,7 @@ def _div(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
         return GATHER
     if _is_number(two) and not two:
         return GATHER  # a worker without rows has no sign to tell
-    divisor = reduced(world, two) if isinstance(two, Summand) else two
+    divisor: Any = reduced(world, two) if isinstance(two, Summand) else two
     factor = 1 / divisor if _is_number(divisor) else divisor
     return _scaled(world, one, factor, lambda local: func(local, divisor))
 
