@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from tests.docs.blocks import ROOT, blocks, files
 
 from reparto import api, convert, engines
 from reparto.convert import shapes
 from reparto.spec import Job
+from tests.docs.blocks import ROOT, blocks, files
 
 HOW_TO = ROOT / "docs" / "how-to"
 

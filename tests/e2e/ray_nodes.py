@@ -43,7 +43,7 @@ class RayNodes:
             self.enter = ("ip", "netns", "exec", f"{self._name}-alpha")
         else:
             with socket.create_server(("127.0.0.1", 0)) as server:
-                self.address = "127.0.0.1:{}".format(server.getsockname()[1])
+                self.address = f"127.0.0.1:{server.getsockname()[1]}"
             self.enter = ()
 
     def __enter__(self):

@@ -30,6 +30,25 @@ def add_script(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``, ``--address`` and ``--ship``: where the workers run."""
+    add = parser.add_argument
+    add("--engine", default="local", metavar="KIND", help="local (default) or ray")
+    add(
+        "--address",
+        default="",
+        metavar="ADDRESS",
+        help="of the engine's cluster; ray: auto, HOST:PORT or ray://HOST:PORT",
+    )
+    add(
+        "--ship",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or folder that travels to hosts that lack it; may be repeated",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json FILE``."""
     parser.add_argument(

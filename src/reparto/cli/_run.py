@@ -6,7 +6,15 @@ import argparse
 from typing import Any
 
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
-from reparto.cli._arguments import add_json, add_script, count, new_parser, own_args, setting
+from reparto.cli._arguments import (
+    add_engine,
+    add_json,
+    add_script,
+    count,
+    new_parser,
+    own_args,
+    setting,
+)
 
 _EXAMPLE = """\
   reparto run train.py --epochs 3
@@ -20,8 +28,7 @@ def add_parser(subparsers: Any) -> None:
     parser = new_parser(subparsers, "run", COMMANDS["run"], _EXAMPLE)
     add = parser.add_argument
     add("--workers", type=count, metavar="N", help="default: all cores, or all GPUs")
-    add("--engine", default="local", metavar="KIND", help="local (default) or ray")
-    add("--address", default="", metavar="ADDRESS", help="of the engine's cluster")
+    add_engine(parser)
     add(
         "--strategy",
         default="auto",
@@ -41,13 +48,6 @@ def add_parser(subparsers: Any) -> None:
     add("--steps", type=count, metavar="K", help="leave after that many optimizer steps")
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
     add("--threads", type=count, metavar="T", help="of each worker; default: cores / workers")
-    add(
-        "--ship",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="a file or folder that travels to hosts that lack it; may be repeated",
-    )
     add("--no-probe", action="store_true", help="do not check the first step for equality")
     add("--dry-run", action="store_true", help="say what would be done, and stop")
     add_json(parser)

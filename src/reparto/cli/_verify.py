@@ -7,10 +7,18 @@ import math
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from reparto.cli import COMMANDS
-from reparto.cli._arguments import add_json, add_script, count, new_parser, own_args
+from reparto.cli._arguments import (
+    add_engine,
+    add_json,
+    add_script,
+    count,
+    new_parser,
+    own_args,
+)
 from reparto.cli._style import Style, duration
 
 if TYPE_CHECKING:
@@ -59,6 +67,7 @@ def add_parser(subparsers: Any) -> None:
         help="default: float64; the script's own, called float32, where it cannot run so",
     )
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
+    add_engine(parser)
     add("--keep", metavar="DIR", help="keep records, outputs and scratch copies there")
     add_json(parser)
     add_script(parser)
@@ -67,6 +76,7 @@ def add_parser(subparsers: Any) -> None:
 
 def command(args: argparse.Namespace) -> int:
     """Compare, print the table, and say what it means."""
+    from reparto import engines
     from reparto.cli._screen import Screen
     from reparto.errors import RepartoError
     from reparto.verify import verify
@@ -74,17 +84,21 @@ def command(args: argparse.Namespace) -> int:
     screen = Screen(json_target=args.json)
     progress = _Progress(args.steps)
     try:
-        result = verify(
-            args.script,
-            own_args(args),
-            workers=args.workers,
-            steps=args.steps,
-            tolerance=args.tolerance,
-            precision=args.precision,
-            seed=args.seed,
-            keep=args.keep,
-            on_progress=progress,
-        )
+        with closing(
+            engines.build(args.engine, address=args.address, ship=tuple(args.ship))
+        ) as engine:
+            result = verify(
+                args.script,
+                own_args(args),
+                workers=args.workers,
+                steps=args.steps,
+                tolerance=args.tolerance,
+                precision=args.precision,
+                seed=args.seed,
+                keep=args.keep,
+                engine=engine,
+                on_progress=progress,
+            )
     except RepartoError as error:
         progress.clear()
         status = "refused" if error.exit_status == 3 else "failed"

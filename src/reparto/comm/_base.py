@@ -89,7 +89,7 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         """Wait for every member."""
         return self.inner.barrier(opts or dist.BarrierOptions())
 
-    def getBackendName(self) -> str:  # noqa: N802 (torch's name)
+    def getBackendName(self) -> str:
         """Name of the backend, as torch asks for it."""
         return str(self.inner.getBackendName())
 

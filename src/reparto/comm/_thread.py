@@ -62,7 +62,7 @@ class _ThreadBackend:
     def size(self) -> int:
         return self.meeting.size
 
-    def getBackendName(self) -> str:  # noqa: N802 (torch's name)
+    def getBackendName(self) -> str:
         return "thread"
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> Any:

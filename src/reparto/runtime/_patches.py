@@ -418,7 +418,7 @@ def _scripted(current: Current, original: Any) -> Any:
 
 
 def _l1_loss(original: Any) -> Any:
-    """torch forgets the weight when it asks a tensor how to compute this loss."""
+    """Torch forgets the weight when it asks a tensor how to compute this loss."""
 
     @functools.wraps(original)
     def l1_loss(input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:

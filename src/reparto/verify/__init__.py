@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Literal
 
 from reparto import api, engines
 from reparto.convert import Refused, Unchanged
+from reparto.engines import Engine
 from reparto.errors import RefusedError, UsageError
-from reparto.spec import Divergence, Job, Options, Plan, Program, VerifyResult
+from reparto.spec import Divergence, Job, Options, Program, VerifyResult
 from reparto.verify._sides import Progress, Side, run_side
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def verify(
     precision: Precision | None = None,
     seed: int = 0,
     keep: str | Path | None = None,
+    engine: Engine | None = None,
     on_progress: Progress | None = None,
 ) -> VerifyResult:
     """Compare a script with itself shared out, at every step.
@@ -66,6 +68,7 @@ def verify(
         precision: None for float64 where the script can, float32 (its own) where it cannot.
         seed: Of both sides; a script that seeds itself overrides it.
         keep: Keep records, outputs and copies in this folder, which must be new or empty.
+        engine: Where the shared-out side runs; this machine if not given. The caller closes it.
         on_progress: Is told the side and its step.
 
     Returns:
@@ -106,6 +109,7 @@ def verify(
             options=Options(steps=steps, seed=seed, shared_draws=True),
             tolerance=tolerance if workers > 1 else 0.0,
             folder=folder.absolute(),
+            engine=engine or engines.build("local"),
             on_progress=on_progress or (lambda side, step: None),
         )
         return proof.run(precision)
@@ -129,6 +133,7 @@ class _Proof:
     options: Options
     tolerance: float
     folder: Path
+    engine: Engine
     on_progress: Progress
 
     def run(self, precision: Precision | None) -> VerifyResult:
@@ -226,14 +231,20 @@ class _Proof:
         )
         place = self.folder / folder
         place.mkdir(parents=True)
+        job = Job(script=program.script, workers=workers or 1)
+        engine = self.engine if workers is not None else engines.build("local")
+        cluster = engine.cluster()
+        plan = api.plan_run(job, cluster, program)
         return run_side(
-            name, program, _plan(program, workers or 1), options, place, self.on_progress
+            name,
+            program,
+            plan,
+            options,
+            place,
+            self.on_progress,
+            engine=engine,
+            cluster=cluster,
         )
-
-
-def _plan(program: Program, workers: int) -> Plan:
-    job = Job(script=program.script, workers=workers)
-    return api.plan_run(job, engines.build("local").cluster(), program)
 
 
 def _unconverted(program: Program) -> Program:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from reparto import api
 from reparto._scratch import scratch_copy
+from reparto.engines import Engine
 from reparto.errors import ScriptError
-from reparto.spec import Event, Options, Output, Plan, Program, RunResult, Step
+from reparto.spec import Cluster, Event, Options, Output, Plan, Program, RunResult, Step
 
 if TYPE_CHECKING:
     from reparto.runtime._record import Record
@@ -78,6 +79,9 @@ def run_side(
     options: Options,
     folder: Path,
     on_progress: Progress,
+    *,
+    engine: Engine,
+    cluster: Cluster,
 ) -> Side:
     """Run a program to its end, in a scratch copy of its folder.
 
@@ -88,6 +92,8 @@ def run_side(
         options: How; the record's folder is filled in here.
         folder: An empty folder for the copy, the record and the output.
         on_progress: Is told of steps.
+        engine: Where it is run.
+        cluster: The hosts of the plan.
 
     Raises:
         KeyboardInterrupt: If the user stopped it.
@@ -99,6 +105,8 @@ def run_side(
         copy.moved(program),
         plan,
         replace(options, record=str(folder / "record"), discard_writes=True),
+        engine=engine,
+        cluster=cluster,
         cwd=str(copy.cwd),
         watcher=watcher,
     )
