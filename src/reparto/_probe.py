@@ -1,7 +1,7 @@
 """The start-up probe: a shadow process proves the first step equal, beside the run.
 
 run:    step 1, step 2, step 3 ─────────────────────────────► …
-probe:              └─ reparto verify --steps 1, at the lowest priority ─► equal: nothing
+probe:              └─ reparto verify --steps 1, at a low priority ─► equal: nothing
                                                                          ─► unequal: stop
                                                                          ─► no answer: a note
 """
@@ -24,6 +24,7 @@ from reparto.spec import Job
 
 AFTER_STEP = 2
 LIMIT_S = 120.0
+NICENESS = 10  # about a tenth of a busy core; at 19 there is no answer in time
 
 _PR_SET_PDEATHSIG = 1
 
@@ -77,7 +78,7 @@ class Probe:
             preexec_fn=_die_with_us,
         )
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
 
     def poll(self) -> Finding | None:
         """Return the finding once it is there; None before, and ever after."""

@@ -10,6 +10,7 @@ from reparto._probe import probe_command, read_finding
 from reparto.spec import Job
 
 ENDLESS = """\
+import time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -25,6 +26,7 @@ while True:
         loss = loss_of(model(x), y)
         loss.backward()
         optimizer.step()
+        time.sleep(0.05)  # a step that leaves the processor to the probe
 """
 
 

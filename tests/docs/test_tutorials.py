@@ -19,7 +19,7 @@ _VARIABLE = (
     (re.compile(r"\d+ threads? each"), "N threads each"),
     (re.compile(r"reparto \d\S*"), "reparto VERSION"),
     (re.compile(r"(optimizer\d+[.,]\s*(step )?|loss |number )\d+$"), "WHERE"),
-    (re.compile(r"\b0\b|\d\.\de[-+]\d\d"), "DISTANCE"),
+    (re.compile(r"(?<![\d.])0(?![\d.])|\d\.\de[-+]\d\d"), "DISTANCE"),
     (re.compile(r"\d+\.\d{2,}"), "NUMBER"),
     (re.compile(r"\s+"), " "),
 )
@@ -32,23 +32,19 @@ def settled(line):
 
 
 def follows(shown, printed):
-    """Whether a line has been printed as shown; ``…`` in it stands for anything."""
-    # A line that ends in … was cut by reparto itself; within a line it is ours.
-    parts = [re.escape(part) for part in settled(shown).split(" … ")]
-    pattern = ".*".join(part.replace(r"\(…\)", r"\(.*\)") for part in parts)
+    """Whether a line was printed as it is shown; ``…`` stands for anything."""
+    pattern = ".*".join(re.escape(part) for part in settled(shown).split("…"))
     return re.fullmatch(pattern, settled(printed)) is not None
 
 
 def missing(shown, printed):
-    """Lines that are shown but were not printed, or not in this order within their stream."""
+    """The lines that are shown but were not printed."""
     return [line for line in shown if not any(follows(line, one) for one in printed)]
 
 
 def run(command, folder):
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    return subprocess.run(
-        command, shell=True, cwd=folder, env=env, capture_output=True, text=True
-    )
+    return subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True)
 
 
 def check(page, folder):

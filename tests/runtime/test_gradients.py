@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from tests.runtime.cases import Case
 from torch import nn
 
@@ -554,19 +555,46 @@ def test_gradients_are_read_within_the_backward_pass():
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointed_activations(reentrant):
-    from torch.utils.checkpoint import checkpoint
-
     def train(x, y):
         net = model()
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         for a, b in batches(x, y):
             optimizer.zero_grad()
-            hidden = checkpoint(net[:2], a.requires_grad_(), use_reentrant=reentrant)
+            hidden = torch.utils.checkpoint.checkpoint(net[:2], a.requires_grad_(), use_reentrant=reentrant)
             F.cross_entropy(net[2](hidden), b).backward()
             optimizer.step()
         return state(net)
 
     same(train)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpointed_part_draws_and_normalises_the_same_twice(reentrant):
+    from reparto.testing import run_workers
+
+    def train(checkpointed):
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 5))
+        outer = nn.Sequential(Checkpointed(net, checkpointed), nn.Dropout(0.5), nn.Linear(5, 2))
+        grads = []
+        for _ in range(4):
+            outer.zero_grad()
+            outer(reparto.shard(torch.randn(9, 4)).requires_grad_()).square().mean().backward()
+            grads.append([one.grad.clone() for one in outer.parameters()])
+        return grads
+
+    class Checkpointed(nn.Module):
+        def __init__(self, net, on):
+            super().__init__()
+            self.net, self.on = net, on
+
+        def forward(self, x):
+            if not self.on:
+                return self.net(x)
+            return torch.utils.checkpoint.checkpoint(self.net, x, use_reentrant=reentrant)
+
+    once, twice = (run_workers(2, lambda on=on: train(on))[1] for on in (False, True))
+    torch.testing.assert_close(twice, once, rtol=0, atol=1e-12)
 
 
 def test_backward_needs_a_scalar_as_torch_says():

@@ -12,7 +12,7 @@ import reparto
 from reparto.runtime._world import current
 from reparto.testing import run_workers
 
-STASH = []
+STASH = {}  # by worker, as these are threads of one process
 
 
 class Reshapes(nn.Module):
@@ -59,6 +59,10 @@ def parts(value):
     return [value]
 
 
+def frozen(values):
+    return [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in values]
+
+
 def trained(make, call, steps=5):
     """Some steps with a last batch that is short; every number that a script could see."""
 
@@ -75,7 +79,7 @@ def trained(make, call, steps=5):
             loss = sum(one.square().mean() for one in tensors)
             loss.backward()
             optimizer.step()
-            seen += [loss.item(), *outputs]
+            seen += frozen([loss.item(), *outputs])
         return seen, list(layer.state_dict().values())
 
     return train
@@ -156,7 +160,7 @@ class Impure(nn.Module):
         return h * 2
 
     def stashed_outside(self, h, y):
-        STASH.append(h.detach())
+        STASH.setdefault(reparto.rank(), []).append(h.detach())
         return h * 2
 
     def decided(self, h, y):
@@ -206,7 +210,7 @@ KINDS = [name for name in vars(Impure) if not name.startswith("_") and name != "
 def test_impure_modules_stay_exact(kind):
     def train(x):
         torch.manual_seed(1)
-        STASH.clear()
+        STASH.pop(reparto.rank(), None)
         layer = nn.Sequential(nn.Linear(4, 4), Impure(kind), nn.Identity())
         optimizer = torch.optim.SGD(layer.parameters(), 0.05)
         seen = []
@@ -220,9 +224,9 @@ def test_impure_modules_stay_exact(kind):
             loss = sum(one.square().mean() for one in tensors)
             loss.backward()
             optimizer.step()
-            stashed = [one for one in (getattr(layer[1], "hidden", None), *STASH) if one is not None]
-            stashed += getattr(layer[1], "log", [])
-            seen += [loss.item(), *outputs, *stashed, y]
+            stashed = [*STASH.get(reparto.rank(), []), *getattr(layer[1], "log", [])]
+            stashed += [layer[1].hidden] if hasattr(layer[1], "hidden") else []
+            seen += frozen([loss.item(), *outputs, *stashed, y])
         return seen, list(layer.state_dict().values())
 
     Case("N:7,4", train, [(2, 0), (4, 0)], {"tolerance": 1e-9}).run()

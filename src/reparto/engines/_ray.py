@@ -158,6 +158,8 @@ class RayEngine(Engine):
             "include_dashboard": False,
         }
         _reach(self.address)
+        if not self.address:  # a Ray for nobody else need not give way to anybody
+            os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             ray.init(
                 address=self.address or "local",

@@ -30,11 +30,12 @@ class _RowsOfBatches:
 
     def __init__(self, world: World, sampler: Any) -> None:
         self.world, self.sampler = world, sampler
-        self.splits: deque[Split] = deque()
+        self.splits: deque[tuple[Split, int]] = deque()
 
     def __iter__(self) -> Iterator[list[Any]]:
-        # A fresh queue for each pass; filled as batches are drawn, maybe ahead of time.
-        splits: deque[Split] = deque()
+        # A fresh queue for each pass; filled as batches are drawn, maybe ahead of time: how far
+        # ahead differs between workers, so what they must agree on is only told when it is used.
+        splits: deque[tuple[Split, int]] = deque()
         self.splits = splits
         batches = iter(self.sampler)
 
@@ -42,8 +43,7 @@ class _RowsOfBatches:
             for batch in batches:
                 batch = list(batch)
                 split = self.world.split(len(batch))
-                splits.append(split)
-                self.world.add_to_digest(hash(tuple(map(_hashable, batch))))
+                splits.append((split, _hash(batch)))
                 start = 0 if split.is_ghost(self.world.rank) else split.start(self.world.rank)
                 yield batch[start : start + split.rows(self.world.rank)]
 
@@ -56,6 +56,13 @@ class _RowsOfBatches:
         return getattr(self.sampler, name)
 
 
+def _hash(batch: list[Any]) -> int:
+    """The same number on every worker that was given the same indices."""
+    if set(map(type, batch)) == {int}:  # by far the most common, and quick to tell
+        return hash(tuple(batch))
+    return hash(tuple(map(_hashable, batch)))
+
+
 def _hashable(value: Any) -> Any:
     return int(value) if isinstance(value, (Tensor, np.integer)) else value
 
@@ -63,7 +70,9 @@ def _hashable(value: Any) -> Any:
 class _SharedIterator:
     """Marks the tensors of each batch as shared out."""
 
-    def __init__(self, world: World, batches: Iterator[Any], splits: deque[Split] | None) -> None:
+    def __init__(
+        self, world: World, batches: Iterator[Any], splits: deque[tuple[Split, int]] | None
+    ) -> None:
         self.world, self.batches, self.splits = world, batches, splits
 
     def __iter__(self) -> _SharedIterator:
@@ -72,10 +81,10 @@ class _SharedIterator:
     def __next__(self) -> Any:
         batch = next(self.batches)
         if self.splits is None:
-            shared = shard_batch(self.world, batch)
-        else:
-            shared = _marked(self.world, batch, self.splits.popleft())
-        return shared
+            return shard_batch(self.world, batch)
+        split, digest = self.splits.popleft()
+        self.world.add_to_digest(digest)
+        return _marked(self.world, batch, split)
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]
@@ -116,12 +125,21 @@ def _choose(world: World, loader: Any) -> None:
 def _can_slice_indices(loader: Any) -> bool:
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
-    if loader.collate_fn is not default_collate:
+    if loader.collate_fn is not default_collate or loader._iterator is not None:
+        return False
+    if not _makes_batches_as_torch_does(type(loader)):
         return False
     by_list = hasattr(loader.dataset, "__getitems__")  # may mix items, unless it is torch's own
     if by_list and type(loader.dataset).__module__ != "torch.utils.data.dataset":
         return False
     return _is_steady(loader.dataset)
+
+
+def _makes_batches_as_torch_does(kind: Any) -> bool:
+    own = [base for base in kind.__mro__ if base.__module__ != "torch.utils.data.dataloader"]
+    changed = ("__iter__", "_get_iterator", "_index_sampler")
+    ours = "_reparto_shared"
+    return not any(name in vars(base) for base in own if ours not in vars(base) for name in changed)
 
 
 def _is_steady(dataset: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.autograd.variable import VariableMeta
 
@@ -68,6 +69,10 @@ def install(current: Current, tracking: bool) -> None:
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
     _replace(F, "l1_loss", _l1_loss)
     _replace(torch.autograd.Function, "apply", lambda o: classmethod(_apply(current, o.__func__)))
+    _replace(torch.utils.checkpoint, "checkpoint", lambda o: _checkpoint(current, o))
+    for module in (torch, torch.random):
+        _replace(module, "get_rng_state", lambda o: _get_random_state(current, o))
+        _replace(module, "set_rng_state", lambda o: _set_random_state(current, o))
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
         _replace(kind, "__call__", lambda o: _scripted(current, o))
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
@@ -359,11 +364,13 @@ _HOOKING = (
 
 def _hooked(current: Current, original: Any) -> Any:
     @functools.wraps(original)
-    def register(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def register(self: nn.Module, hook: Any, *args: Any, **kwargs: Any) -> Any:
         world = current()
         if world is not None:
             world.regions.forget()
-        return original(self, *args, **kwargs)
+            if "backward" in original.__name__:
+                hook = _regions.on_global_gradients(world, self, hook)
+        return original(self, hook, *args, **kwargs)
 
     return register
 
@@ -403,6 +410,41 @@ def _apply(current: Current, original: Any) -> Any:
         return _functions.applied(world, cls, original, args, kwargs)
 
     return apply
+
+
+def _checkpoint(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None and world.regions.active is None:
+            world.impure("is computed once more in the backward pass, outside of any region")
+            function = _regions.without_regions(world, function)
+        return original(function, *args, **kwargs)
+
+    return checkpoint
+
+
+def _get_random_state(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def get_rng_state() -> Tensor:
+        state: Tensor = original()
+        world = current()
+        if world is not None:  # whoever goes back to this state goes back to both
+            state._reparto_own = dict(world.own_states)  # type: ignore[attr-defined]
+        return state
+
+    return get_rng_state
+
+
+def _set_random_state(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def set_rng_state(new_state: Tensor) -> None:
+        original(new_state)
+        world = current()
+        if world is not None and hasattr(new_state, "_reparto_own"):
+            world.own_states = dict(new_state._reparto_own)
+
+    return set_rng_state
 
 
 def _scripted(current: Current, original: Any) -> Any:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from reparto.errors import DisagreementError
+from reparto.runtime._collective import sum_all
 from reparto.runtime._layout import Placement, Split
 from reparto.runtime._mirrors import reflect
 from reparto.runtime._tensors import Shard, Tracked, plain, shard
@@ -60,6 +61,7 @@ class Regions:
     watches: list[Watch] = field(default_factory=list)
     active: Placement | None = None
     depth: int = 0
+    is_off: bool = False
 
     def forget(self, changed: nn.Module | None = None) -> None:
         """Something changed that regions rely on, in one module or in all."""
@@ -74,15 +76,66 @@ def call(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any)
         reflect(world)
     world.regions.depth += 1
     try:
-        return _called(world, module, original, args, kwargs)
+        result = _called(world, module, original, args, kwargs)
     finally:
         world.regions.depth -= 1
+    if module._backward_hooks or module._backward_pre_hooks:
+        vars(module)["_reparto_places"] = _placements(args), _placements(_tupled(result))
+    return result
+
+
+def without_regions(world: World, function: Any) -> Any:
+    """A function in which no module runs as a region, so that it does the same each time."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        was, world.regions.is_off = world.regions.is_off, True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            world.regions.is_off = was
+
+    return run
+
+
+def _tupled(value: Any) -> Any:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def on_global_gradients(world: World, module: nn.Module, hook: Any) -> Any:
+    """A module's backward hook that sees gradients of the global batch."""
+
+    def wrapper(module: nn.Module, *grads: Any) -> Any:
+        places = vars(module).get("_reparto_places")
+        if places is None:
+            return hook(module, *grads)
+        result = hook(
+            module,
+            *(
+                tuple(_marked(world, one, place) for one, place in zip(part, known, strict=False))
+                for part, known in zip(grads, places[-len(grads) :], strict=True)
+            ),
+        )
+        return None if result is None else tuple(_unmarked(world, one) for one in _tupled(result))
+
+    return wrapper
+
+
+def _marked(world: World, grad: Any, place: Any) -> Any:
+    if not isinstance(grad, Tensor):
+        return grad
+    return shard(grad, place) if isinstance(place, Placement) else sum_all(grad, world.data)
+
+
+def _unmarked(world: World, grad: Any) -> Any:
+    if isinstance(grad, Shard) or not isinstance(grad, Tensor):
+        return _opened(grad)
+    return grad / world.size
 
 
 def _called(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any) -> Any:
     regions = world.regions
     shards = list(_shards((args, kwargs)))
-    if not shards:
+    if not shards or regions.is_off:
         return original(module, *args, **kwargs)
     first = shards[0]
     if any(one._place.split != first._place.split for one in shards[1:]):
@@ -99,6 +152,10 @@ def _called(world: World, module: nn.Module, original: Any, args: Any, kwargs: A
     if not region.pure:
         if regions.watches:
             regions.watches[-1].impure = regions.watches[-1].impure or region.reason
+        return original(module, *args, **kwargs)
+    if min(first._place.split.sizes) < 2:
+        # A single row has other strides than many: what torch lets view in one, it may not in
+        # the other. The rules know.
         return original(module, *args, **kwargs)
     if region.is_due():
         result = _watched(world, module, original, args, kwargs, known, key)
@@ -291,18 +348,20 @@ _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
 
 
 def _unsuitable_code(module: nn.Module) -> str:
-    """What can be told of a module's own code: whether it prints, or fills a list of others."""
-    code = getattr(type(module).forward, "__code__", None)
-    if code is None or type(module).__module__.startswith("torch."):
-        return ""
-    if "print" in code.co_names:
-        return "prints what it sees"
-    names = type(module).forward.__globals__
-    kept = (names[name] for name in code.co_names if name in names)
-    if any(
-        isinstance(value, (list, dict, set, deque)) and _holds_tracked(value) for value in kept
-    ):
-        return "keeps a tensor of the batch in a list of others"
+    """What can be told of a module's own code: whether it prints, or fills lists of others."""
+    for kind in type(module).__mro__:
+        if kind.__module__.startswith("torch.") or kind is object:
+            break
+        for function in vars(kind).values():
+            code = getattr(function, "__code__", None)
+            if code is None:
+                continue
+            if "print" in code.co_names:
+                return "prints what it sees"
+            names = function.__globals__
+            found = (names[name] for name in code.co_names if name in names)
+            if any(type(one) in (list, dict, set, deque) and _holds_tracked(one) for one in found):
+                return "keeps a tensor of the batch in a list of others"
     return ""
 
 

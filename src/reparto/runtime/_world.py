@@ -78,7 +78,7 @@ class World:
         self.modules: list[Any] = []
         self.module_depth = 0
         self._samples = 0
-        self._own_states: dict[str, Tensor] = {}
+        self.own_states: dict[str, Tensor] = {}
         self._digest = 0
         self._site_dims: dict[Any, int] = {}
 
@@ -188,11 +188,11 @@ class World:
         finally:
             self.owns_draws = False
             for generator, state in zip(generators, shared, strict=True):
-                self._own_states[str(generator.device)] = generator.get_state()
+                self.own_states[str(generator.device)] = generator.get_state()
                 generator.set_state(state)
 
     def _own_state(self, generator: torch.Generator) -> Tensor:
-        state = self._own_states.get(str(generator.device))
+        state = self.own_states.get(str(generator.device))
         if state is None:
             seed = self.options.seed * 1000003 + self.rank + 1
             state = torch.Generator(generator.device).manual_seed(seed).get_state()

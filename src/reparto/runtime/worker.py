@@ -74,6 +74,7 @@ def main() -> int:
     events = EventWriter(seat.events_fd)
     faulthandler.enable()
     arrived = die_with_engine(seat.control_fd)
+    _stay_nice()
     _warm_up()
     arrived.wait()
     with open(seat.assignment, encoding="utf-8") as file:
@@ -192,6 +193,14 @@ def _warm_up() -> None:
     with contextlib.suppress(ImportError):
         for name in ("torch", "pydantic", "reparto.runtime._world"):
             import_module(name)
+
+
+def _stay_nice() -> None:
+    """Be as nice as whoever started us, also where the kernel counts that by session."""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness > 0:
+        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as autogroup:
+            autogroup.write(str(niceness))
 
 
 def _take_fd(name: str) -> int | None:

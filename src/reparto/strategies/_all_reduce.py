@@ -19,9 +19,9 @@ from reparto.strategies._buckets import NUM_RIDERS, Bucket, make_buckets
 class AllReduce(_base.Strategy):
     """Sums gradients over all workers, exactly.
 
-    Buckets are filled from the last tensor to the first and sent in that order, each as soon as
-    it and those before it are full. The last bucket waits for ``gradients_needed`` and carries
-    the riders.
+    Buckets go from the last tensor to the first and are sent in that order, each as soon as the
+    gradients of it and of those before it have arrived. The last bucket waits for
+    ``gradients_needed`` and carries the riders.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -77,22 +77,22 @@ class AllReduce(_base.Strategy):
         self._launched[parameters.name] = 0
         self._slots[parameters.name] = {
             dense[position]: (number, slot)
-            for number, bucket in enumerate(buckets)
+            for number, bucket in enumerate(buckets[:-1])  # the last one waits anyway
             for slot, position in enumerate(bucket.indices)
         }
 
     def on_gradient(self, parameters: ParameterSet, index: int) -> None:
-        """Fill the gradient's place; send what is complete, in order."""
+        """Send what is complete, in order."""
         name = parameters.name
         found = self._slots[name].get(index)
         if found is None:
             return
         number, slot = found
         buckets = self._buckets[name]
-        buckets[number].fill(slot)
+        buckets[number].arrived.add(slot)
         while self._launched[name] < len(buckets) - 1:
             bucket = buckets[self._launched[name]]
-            if len(bucket.filled) < len(bucket.tensors):
+            if len(bucket.arrived) < len(bucket.tensors):
                 return
             bucket.launch(self.group)
             self._launched[name] += 1

@@ -22,6 +22,8 @@ from reparto.strategies._base import grad_of, set_grad
 #: How many numbers can travel with the last bucket.
 NUM_RIDERS = 4
 
+_tensor, _zeros = torch.tensor, torch.zeros  # as they are before the runtime watches the script's
+
 
 class Bucket:
     """Some tensors of one type on one device, and the flat tensor that carries them.
@@ -34,70 +36,54 @@ class Bucket:
 
     def __init__(self, indices: list[int], tensors: list[Tensor], num_riders: int) -> None:
         self.indices, self.tensors = indices, tensors
-        self.offsets: list[int] = []
+        self.layouts: list[tuple[list[int], list[int], int]] = []
         self.size = 0
         for tensor in tensors:
-            self.offsets.append(self.size)
+            self.layouts.append((list(tensor.shape), _dense_strides(tensor), self.size))
             self.size += tensor.numel()
         self.num_riders = num_riders
-        self.flat = self._fresh()
-        self.filled: set[int] = set()
+        self.arrived: set[int] = set()
         self.work: Any = None
+        self._allocate()
 
-    def _fresh(self) -> Tensor:
+    def _allocate(self) -> None:
         like = self.tensors[0]
         length = self.size + len(self.tensors) + self.num_riders
-        return torch.zeros(length, dtype=like.dtype, device=like.device)
-
-    def fill(self, slot: int) -> None:
-        """Copy one gradient into its place."""
-        if not self.filled and _is_shared(self.flat):
-            self.flat = self._fresh()  # the script still holds last step's gradients
-        grad = grad_of(self.tensors[slot])
-        place = self._view(slot)
-        with torch.no_grad():
-            if grad is None:
-                place.zero_()
-            else:
-                place.copy_(grad)
-            self.flat[self.size + slot] = 0.0 if grad is None else 1.0
-        self.filled.add(slot)
+        self.flat = _zeros(length, dtype=like.dtype, device=like.device)
+        self._views = [self.flat.as_strided(*layout) for layout in self.layouts]
+        self._tail = self.flat[self.size :]
+        self._num_uses = _num_uses(self.flat)
 
     def launch(self, group: Group, riders: Sequence[float] = ()) -> None:
-        """Start the sum over workers."""
-        for slot in range(len(self.tensors)):
-            if slot not in self.filled:
-                self.fill(slot)
-        if self.num_riders:
-            padded = [*riders, *[0.0] * (self.num_riders - len(riders))]
-            tail = torch.tensor(padded, dtype=self.flat.dtype)
-            self.flat[-self.num_riders :] = tail.to(self.flat.device)
+        """Lay the gradients end to end and start the sum over workers."""
+        if _num_uses(self.flat) > self._num_uses:
+            self._allocate()  # the script still holds last step's gradients
+        grads = [grad_of(tensor) for tensor in self.tensors]
+        present = [0.0 if grad is None else 1.0 for grad in grads]
+        padded = [*present, *riders, *[0.0] * (self.num_riders - len(riders))]
+        with torch.no_grad():
+            if all(present):
+                torch._foreach_copy_(self._views, grads)  # type: ignore[arg-type]
+            else:
+                for view, grad in zip(self._views, grads, strict=True):
+                    view.zero_() if grad is None else view.copy_(grad)
+            self._tail.copy_(_tensor(padded, dtype=self.flat.dtype))
         self.work = group.allreduce([self.flat])
 
     def finish(self) -> list[float]:
         """Wait, put the sums on the tensors, and return what rode along."""
         self.work.wait()
-        tail = self.flat[self.size :].tolist()
-        for slot, tensor in enumerate(self.tensors):
-            if tail[slot] > 0:
-                set_grad(tensor, self._view(slot))
+        tail: list[float] = self._tail.tolist()
+        for tensor, layout, count in zip(self.tensors, self.layouts, tail, strict=False):
+            if count > 0:
+                set_grad(tensor, self.flat.as_strided(*layout))
         self.reset()
         return tail[len(self.tensors) :]
 
     def reset(self) -> None:
-        """Forget what was filled and started."""
-        self.filled.clear()
+        """Forget what has arrived and was started."""
+        self.arrived.clear()
         self.work = None
-
-    def _view(self, slot: int) -> Tensor:
-        tensor, start = self.tensors[slot], self.offsets[slot]
-        flat = self.flat[start : start + tensor.numel()]
-        if tensor.is_contiguous():
-            return flat.view(tensor.shape)
-        # channels_last and the like: keep the tensor's own order of strides
-        order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-        inverse = [order.index(dim) for dim in range(tensor.dim())]
-        return flat.view([tensor.shape[dim] for dim in order]).permute(inverse)
 
 
 def make_buckets(tensors: Sequence[Tensor], cap_bytes: int) -> list[Bucket]:
@@ -122,6 +108,18 @@ def _bucket(group: list[tuple[int, Tensor]]) -> Bucket:
     return Bucket([i for i, _ in group], [t for _, t in group], NUM_RIDERS if wide else 0)
 
 
-def _is_shared(flat: Tensor) -> bool:
-    storage = flat.untyped_storage()
-    return bool(torch._C._storage_Use_Count(storage._cdata) > 2)
+def _dense_strides(tensor: Tensor) -> list[int]:
+    """Strides without gaps; channels_last and the like keep their own order."""
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    if tensor.is_contiguous():
+        order = list(range(tensor.dim()))
+    strides, step = [0] * tensor.dim(), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= tensor.shape[dim]
+    return strides
+
+
+def _num_uses(flat: Tensor) -> int:
+    """How many tensors share the memory of this one."""
+    return int(torch._C._storage_Use_Count(flat.untyped_storage()._cdata))

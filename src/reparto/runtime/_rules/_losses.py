@@ -23,14 +23,25 @@ Kwargs = dict[str, Any]
 
 
 @lru_cache(maxsize=64)
-def _signature(func: Any) -> inspect.Signature:
-    return inspect.signature(func)
+def _signature(func: Any) -> tuple[inspect.Signature, tuple[str, ...], dict[str, Any]]:
+    """A signature, the names in it and the defaults."""
+    found = inspect.signature(func)
+    defaults = {
+        name: parameter.default
+        for name, parameter in found.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    return found, tuple(found.parameters), defaults
 
 
 def _bound(func: Any, args: Args, kwargs: Kwargs) -> dict[str, Any]:
-    arguments = _signature(func).bind(*args, **kwargs)
-    arguments.apply_defaults()
-    return dict(arguments.arguments)
+    signature, names, defaults = _signature(func)
+    call = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+    # Binding is slow, so it is only asked where these do not fit, and then tells why.
+    twice = bool(kwargs) and any(name in kwargs for name in names[: len(args)])
+    if twice or len(args) > len(names) or len(call) != len(names):
+        signature.bind(*args, **kwargs)
+    return call
 
 
 def _weighted(world: World, func: Any, call: dict[str, Any], place: Placement) -> Any:
@@ -166,12 +177,11 @@ def _class_mean(world: World, func: Any, call: dict[str, Any], place: Placement)
     total = func(**{**call, "reduction": "sum"})
     if world.options.sabotage == "sum-for-mean":
         return summand(total / max(target.numel(), 1))
-    with torch.no_grad():
-        kept = target != call["ignore_index"]
-        if weight is None:
-            count = kept.sum()
-        else:
-            count = weight.detach()[target.masked_fill(~kept, 0)].mul(kept).sum()
+    kept = target != call["ignore_index"]
+    if weight is None:
+        count = kept.count_nonzero()
+    else:
+        count = weight.detach()[target.masked_fill(~kept, 0)].mul(kept).sum()
     return summand(total / nominal, Cell(total.detach(), Divisor(count, nominal)), 1 / nominal)
 
 
