@@ -317,7 +317,8 @@ def line(found: Json) -> str:
             f"(limit +{found['limit']})"
         )
     median, nothing = found["medians"]["command"], found["medians"]["python"]
-    return f"{found['kind']:<12} {median:.2f} s (limit {found['limit']}; python -c pass {nothing:.2f})"
+    limits = f"(limit {found['limit']}; python -c pass {nothing:.2f})"
+    return f"{found['kind']:<12} {median:.2f} s {limits}"
 
 
 def main() -> None:

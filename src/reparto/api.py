@@ -66,7 +66,7 @@ def convert(script: str | Path, args: Sequence[str] = ()) -> Result:
     Raises:
         UsageError: If there is no such file.
     """
-    from reparto.convert import convert as convert_script  # brings libcst
+    from reparto.convert import convert as convert_script  # is slow to import
 
     return convert_script(Path(script), tuple(args))
 

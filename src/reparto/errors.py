@@ -91,6 +91,4 @@ class MissingExtraError(RepartoError):
     code = "E700"
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package} is not installed", remedy=f"pip install 'reparto[{extra}]'"
-        )
+        super().__init__(f"{package} is not installed", remedy=f"pip install 'reparto[{extra}]'")

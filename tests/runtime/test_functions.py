@@ -75,7 +75,7 @@ class Quantize(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, table = inputs
+        _, table = inputs
         ctx.save_for_backward(output[1], table)
         ctx.mark_non_differentiable(output[1])
 

@@ -453,7 +453,9 @@ def test_adversarial_examples():
                 (step,) = torch.autograd.grad(F.cross_entropy(net(clean + delta), b), delta)
                 delta = (delta + 0.1 * step).clamp(-0.2, 0.2).detach().requires_grad_()
             optimizer.zero_grad()
-            F.cross_entropy(net(torch.cat([worse.detach(), clean + delta])), torch.cat([b, b])).backward()
+            F.cross_entropy(
+                net(torch.cat([worse.detach(), clean + delta])), torch.cat([b, b])
+            ).backward()
             optimizer.step()
             hits.append((net(worse).argmax(1) == b).sum().item())
         return state(net), hits, a.grad
@@ -560,7 +562,9 @@ def test_checkpointed_activations(reentrant):
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         for a, b in batches(x, y):
             optimizer.zero_grad()
-            hidden = torch.utils.checkpoint.checkpoint(net[:2], a.requires_grad_(), use_reentrant=reentrant)
+            hidden = torch.utils.checkpoint.checkpoint(
+                net[:2], a.requires_grad_(), use_reentrant=reentrant
+            )
             F.cross_entropy(net[2](hidden), b).backward()
             optimizer.step()
         return state(net)

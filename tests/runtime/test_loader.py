@@ -125,7 +125,10 @@ def seen(value):
     """A batch as the script sees it, whole."""
     if isinstance(value, torch.Tensor):
         world = current()
-        return (tuple(map(int, value.shape)), (value if world is None else whole(world, value)).tolist())
+        return (
+            tuple(map(int, value.shape)),
+            (value if world is None else whole(world, value)).tolist(),
+        )
     if isinstance(value, dict):
         return {key: seen(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
@@ -216,7 +219,7 @@ def ways():
         if len(found) % 3 == 0:
             break
     for x, _ in loader:
-        found += [seen(z) for z, _ in loader][:1] + [seen(x)]
+        found += [*[seen(z) for z, _ in loader][:1], seen(x)]
     found.append((len(loader), loader.batch_size, len(loader.dataset), loader.drop_last))
     found.append((len(loader.batch_sampler), loader.batch_sampler.batch_size, len(iter(loader))))
     return found, torch.rand(2).tolist()

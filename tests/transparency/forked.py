@@ -74,7 +74,8 @@ def _become_worker(pipes, log, cwd, env, inherited) -> None:
             os.chdir(cwd)
         sys.path[:] = [path for path in sys.path if "tests" not in path]
         for how in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(how, signal.SIG_DFL if how == signal.SIGTERM else signal.default_int_handler)
+            default = signal.SIG_DFL if how == signal.SIGTERM else signal.default_int_handler
+            signal.signal(how, default)
         import __main__
 
         for name in [name for name in vars(__main__) if not name.startswith("__")]:
@@ -106,5 +107,3 @@ def forked_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_process.WorkerProcess, "_open", _open)
         yield
-
-

@@ -17,9 +17,10 @@ from .forked import forked_workers
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 REFUSED = {"char_rnn_names.py": "C204"}
-TRAINED = sorted(
-    path for path in SCRIPTS.glob("*.py") if path.name not in REFUSED
-) + [SCRIPTS / "project" / "train.py"]
+TRAINED = [
+    *sorted(path for path in SCRIPTS.glob("*.py") if path.name not in REFUSED),
+    SCRIPTS / "project" / "train.py",
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

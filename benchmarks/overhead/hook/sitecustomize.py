@@ -4,7 +4,7 @@ After an optimizer step the process may have to tell `run.py` how long its steps
 for the next turn. The hook is torch's own, and the same in all contenders:
 
     worker    step ─ told "0 …" ─ waits ─ step … step ─ told "wall cpu" ─ waits ─ …
-    run.py                      ─ go "20" ────────────                  ─ go "20" ─ … ─ go "0": leave
+    run.py                      ─ go "20" ────────────                  ─ go "20" ─ … ─ "0": leave
 
 Two named pipes a rank, in the folder OVERHEAD_TURNS; no variable, no hook. The first line that is
 told holds the clock's time at the end of the first step, from which the start-up is known.

@@ -93,9 +93,7 @@ def _strategy(job: Job, program: Program, num_workers: int) -> StrategyConfig:
     return StrategyConfig(kind=kind, settings=job.settings)
 
 
-def _threads(
-    job: Job, cluster: Cluster, placement: Sequence[str], env: Mapping[str, str]
-) -> int:
+def _threads(job: Job, cluster: Cluster, placement: Sequence[str], env: Mapping[str, str]) -> int:
     if job.threads is not None:
         return job.threads
     if len(placement) == 1:

@@ -139,7 +139,8 @@ def _makes_batches_as_torch_does(kind: Any) -> bool:
     own = [base for base in kind.__mro__ if base.__module__ != "torch.utils.data.dataloader"]
     changed = ("__iter__", "_get_iterator", "_index_sampler")
     ours = "_reparto_shared"
-    return not any(name in vars(base) for base in own if ours not in vars(base) for name in changed)
+    foreign = [base for base in own if ours not in vars(base)]
+    return not any(name in vars(base) for base in foreign for name in changed)
 
 
 def _is_steady(dataset: Any) -> bool:

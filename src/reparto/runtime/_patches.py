@@ -56,9 +56,11 @@ def install(current: Current, tracking: bool) -> None:
         current: Tells the world of the calling thread.
         tracking: Whether there is more than one worker; with one only steps and reads count.
     """
-    _replace(torch.optim.Optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
-    _replace(torch.optim.Optimizer, "add_param_group", lambda o: _add_group(current, o))
-    _replace(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", lambda o: _next(current, o))
+    optimizer = torch.optim.Optimizer
+    _replace(optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
+    _replace(optimizer, "add_param_group", lambda o: _add_group(current, o))
+    loading = torch.utils.data.dataloader._BaseDataLoaderIter
+    _replace(loading, "__next__", lambda o: _next(current, o))
     if not tracking:
         return
     install_gradients(current)
@@ -66,6 +68,8 @@ def install(current: Current, tracking: bool) -> None:
     _replace(nn.Module, "__setattr__", lambda o: _set_attribute(current, o))
     for name in _HOOKING:
         _replace(nn.Module, name, lambda o: _hooked(current, o))
+    _replace(torch, "compile", lambda o: _compile(current))
+    _replace(nn.Module, "compile", lambda o: _compile_module(current))
     _replace(F, "batch_norm", lambda o: _batch_norm(current))
     _replace(F, "l1_loss", _l1_loss)
     _replace(torch.autograd.Function, "apply", lambda o: classmethod(_apply(current, o.__func__)))
@@ -172,7 +176,7 @@ def _get_grad(current: Current) -> Any:
 
     def grad(self: Tensor) -> Tensor | None:  # rules look the attribute up by this name
         if type(self) is Shard or type(self) is Summand:
-            return base.__get__(self)  # type: ignore[attr-defined,no-any-return]
+            return base.__get__(self)  # type: ignore[no-any-return]
         found = grad_of(self)
         if found is not None:
             world = current()
@@ -287,7 +291,9 @@ def _needs_scalar(root: Tensor) -> None:
 
 def _autograd_grad(current: Current, original: Any) -> Any:
     @functools.wraps(original)
-    def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def grad(
+        outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         world = current()
         if world is None or kwargs.get("is_grads_batched"):
             return original(outputs, inputs, grad_outputs, *args, **kwargs)
@@ -540,6 +546,30 @@ def _variable(original: Any) -> Any:
         return original(cls, data, *args, **kwargs)
 
     return __call__
+
+
+# A compiled module hides its operations from the rules, and its tracer would trace ours.
+
+_NOT_COMPILED = "torch.compile is left out: shared-out models run eagerly"
+
+
+def _compile(current: Current) -> Any:
+    def compile(model: Any = None, **settings: Any) -> Any:
+        world = current()
+        if world is not None:
+            world.note(_NOT_COMPILED)
+        return (lambda function: function) if model is None else model
+
+    return compile
+
+
+def _compile_module(current: Current) -> Any:
+    def compile(self: nn.Module, *args: Any, **settings: Any) -> None:
+        world = current()
+        if world is not None:
+            world.note(_NOT_COMPILED)
+
+    return compile
 
 
 # Listening.

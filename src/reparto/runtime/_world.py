@@ -431,9 +431,7 @@ def join(
     on_note: Callable[[str], None] | None = None,
 ) -> World:
     """Meet the other workers and wrap torch; every worker calls it once."""
-    world = World(
-        rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note
-    )
+    world = World(rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note)
     kind = strategies.from_spec(strategy)
     if world_size > 1:
         store = TCPStore(

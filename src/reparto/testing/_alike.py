@@ -128,7 +128,8 @@ def _seen(value: Any) -> _Seen:
     if not isinstance(value, Tensor):
         return _Seen(value, type(value))
     shape = tuple(int(size) for size in value.shape)
-    facts: tuple[Any, ...] = (shape, value.dtype, int(value.numel()), value.dim(), value.requires_grad)
+    counts = (int(value.numel()), value.dim())
+    facts: tuple[Any, ...] = (shape, value.dtype, *counts, value.requires_grad)
     if shape:
         facts += (len(value), int(value.size(-1)))
     world = current()
@@ -146,7 +147,12 @@ def _assert_same(name: str, one: _Seen, two: _Seen, tolerance: float) -> None:
         assert torch.equal(one.value, two.value), f"{name}: {two.value} instead of {one.value}"
         return
     torch.testing.assert_close(
-        two.value, one.value, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: name + ": " + m
+        two.value,
+        one.value,
+        rtol=tolerance,
+        atol=tolerance,
+        equal_nan=True,
+        msg=lambda m: name + ": " + m,
     )
 
 
