@@ -35,6 +35,7 @@ class Cli:
 
     def __init__(self, folder):
         self.folder = folder
+        self.enter = ()  # a command that runs another one elsewhere
         self.mark = f"REPARTO_TEST_MARK={uuid.uuid4().hex}"
         name, _, value = self.mark.partition("=")
         cache = folder.with_name(folder.name + "-cache")
@@ -49,7 +50,7 @@ class Cli:
     def start(self, *args, **kwargs):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
         return subprocess.Popen(
-            [sys.executable, "-m", "reparto", *map(str, args)],
+            [*self.enter, sys.executable, "-m", "reparto", *map(str, args)],
             cwd=self.folder,
             env=self.env,
             text=True,

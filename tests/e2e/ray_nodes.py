@@ -11,6 +11,7 @@ Elsewhere both nodes are on the loopback interface, and share the disk.
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -28,6 +29,8 @@ ADDRESSES = {"alpha": "198.18.7.1", "beta": "198.18.7.2"}
 class RayNodes:
     """Two nodes with one CPU each, named alpha (the head) and beta.
 
+    A driver starts with `enter` before its command, `env` in its environment and `address`.
+
     Args:
         hidden: Folders that beta shall not see.
     """
@@ -37,6 +40,7 @@ class RayNodes:
         self._hidden = [str(path) for path in hidden]
         self._folder = Path(tempfile.mkdtemp(prefix="rn", dir="/tmp"))  # sockets: short names
         self._nodes = {}
+        self.env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self.apart = os.geteuid() == 0 and self._make_network()
         if self.apart:
             self.address = f"{ADDRESSES['alpha']}:6379"
@@ -101,7 +105,7 @@ class RayNodes:
                 stderr=file,
                 cwd="/",
                 # Ray's workers are nice to others; a test that is waited for is not.
-                env={**os.environ, mark: value, "RAY_worker_niceness": "0"},
+                env={**os.environ, **self.env, mark: value, "RAY_worker_niceness": "0"},
                 start_new_session=True,
             )
         until = time.monotonic() + START_LIMIT_S

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import socket
 import threading
 import time
@@ -158,8 +159,8 @@ class RayEngine(Engine):
             "include_dashboard": False,
         }
         _reach(self.address)
-        if not self.address:  # a Ray for nobody else need not give way to anybody
-            os.environ.setdefault("RAY_worker_niceness", "0")
+        if not self.address:
+            _make_private()
         try:
             ray.init(
                 address=self.address or "local",
@@ -497,6 +498,14 @@ def _import_ray() -> Any:
         raise MissingExtraError("ray", "ray") from error
     ray.cloudpickle.register_pickle_by_value(_post)
     return ray
+
+
+def _make_private() -> None:
+    """Let a Ray that we start ourselves be ours alone."""
+    os.environ.setdefault("RAY_worker_niceness", "0")  # there is nobody to give way to
+    if "RAY_AUTH_MODE" not in os.environ:
+        # Else Ray writes a token into the user's home, and later clusters ask for it.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 def _reach(address: str) -> None:

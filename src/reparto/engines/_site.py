@@ -129,7 +129,7 @@ class Site:
         self._workers: dict[int, WorkerProcess] = {}
         self._lock = threading.Lock()  # no signal to a number that was just given back
         # The kernel kills a worker when the *thread* that started it ends: this one stays.
-        self._starter = ThreadPoolExecutor(1, "reparto-starter", _let_signals_through)
+        self._starter = ThreadPoolExecutor(1, "reparto-starter")
 
     # ---------------------------------------------------------------------- before the run
 
@@ -336,11 +336,6 @@ class Site:
         if self._server is not None:
             self._server.close()
         shutil.rmtree(self._scratch.root, ignore_errors=True)
-
-
-def _let_signals_through() -> None:
-    # Ray blocks SIGINT in its processes; ours shall be able to end by it, as in a terminal.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 
 def _with_own_gpu(env: Mapping[str, str]) -> dict[str, str]:

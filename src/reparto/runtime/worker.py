@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ def main() -> int:
     seat = Seat.from_environment()
     events = EventWriter(seat.events_fd)
     faulthandler.enable()
+    _heed_sigint()
     arrived = die_with_engine(seat.control_fd)
     _stay_nice()
     _warm_up()
@@ -186,6 +188,16 @@ def _run_to_exit_code(script: Any) -> int:
         print(leaving.code, file=sys.stderr)
         return 1
     return 0
+
+
+def _heed_sigint() -> None:
+    """Be there for SIGINT, by which engines ask workers to end.
+
+    Ray blocks it in what it starts, and shells let background jobs ignore it.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 def _warm_up() -> None:
