@@ -91,7 +91,10 @@ class Group(_ProcessGroup):  # type: ignore[misc]
 
     def getBackendName(self) -> str:
         """Name of the backend, as torch asks for it."""
-        return str(self.inner.getBackendName())
+        if isinstance(self.inner, Group):
+            return self.inner.getBackendName()
+        # Not torch's own name: under "gloo" or "nccl" DDP looks for more than operations.
+        return f"reparto {type(self.inner).__name__}"
 
     # Short forms.
 

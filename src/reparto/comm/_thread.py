@@ -14,7 +14,14 @@ from reparto.comm._base import Group
 
 
 class _Done(Work):
-    """A ``Work`` that is done already."""
+    """A ``Work`` that is done already; tells from whom something came."""
+
+    def __init__(self, source: int = -1) -> None:
+        super().__init__()
+        self.source = source
+
+    def _source_rank(self) -> int:
+        return self.source
 
     def wait(self, timeout: Any = None) -> bool:
         return True
@@ -61,9 +68,6 @@ class _ThreadBackend:
 
     def size(self) -> int:
         return self.meeting.size
-
-    def getBackendName(self) -> str:
-        return "thread"
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> Any:
         for tensor in tensors:
@@ -136,7 +140,8 @@ class _ThreadBackend:
             src = sender()
         if src is None:
             raise RuntimeError("nothing came from any member")
-        return self.recv(tensors, src, tag)
+        self.recv(tensors, src, tag)
+        return _Done(src)
 
     def barrier(self, opts: Any) -> Any:
         self.meeting.exchange(self._rank, None)

@@ -336,7 +336,7 @@ class RayRun(SupervisedRun):
         num_files = sum(item.size_bytes >= 0 for item in wanted)
         size = sum(max(0, item.size_bytes) for item in wanted) / 1e6
         hosts = ", ".join(link.host for link in links)
-        self._notes.append(f"{num_files} files ({size:.1f} MB) were shipped to {hosts}")
+        self._notes.append(f"shipped to {hosts}: {_files(num_files)} ({size:.1f} MB)")
 
     # --------------------------------------------------------------------------- how it ends
 
@@ -379,7 +379,7 @@ class RayRun(SupervisedRun):
                 brought += 1
                 self._copy(link, file)
         if brought:
-            self._notes.append(f"{brought} files were brought here from {link.host}")
+            self._notes.append(f"brought here from {link.host}: {_files(brought)}")
 
     def _copy(self, link: _Link, file: Written) -> None:
         path = Path(file.home)
@@ -548,6 +548,10 @@ def _missing(host: str, missing: Sequence[Need]) -> UsageError:
             f"--ship {each.named}" for each in missing
         )
     return UsageError(f"host {host} lacks {told}{more}", remedy=remedy)
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
 
 
 def _lies_in(path: str, folder: str) -> bool:

@@ -32,6 +32,8 @@ from reparto.strategies import ParameterSet, grad_of, set_grad
 if TYPE_CHECKING:
     from reparto.runtime._world import World
 
+_tensor = torch.tensor  # as it is before the runtime watches the script's
+
 
 class Owner(ParameterSet):
     """A set of parameters with the state of its gradients."""
@@ -224,17 +226,19 @@ class Gradients:
 
     # Readers.
 
-    def read(self, tensor: Tensor) -> None:
-        """The gradient of a tensor is about to be read."""
+    def read(self, tensor: Tensor) -> bool:
+        """The gradient of a tensor is about to be read; says whether it is another one now."""
         found = self._owner_of.get(id(tensor))
         if found is not None:
-            if found[0].pending:
-                self.needed(found[0])
+            if not found[0].pending:
+                return False
+            self.needed(found[0])
         elif tensor.requires_grad and self.num_backwards:
             if tensor.is_leaf:
                 self._discover(tensor)
             else:
                 self._read_retained(tensor)
+        return True
 
     def _read_retained(self, tensor: Tensor) -> None:
         """The gradient of a tensor within the graph; nobody steps by it."""
@@ -317,7 +321,10 @@ class Gradients:
             owner.started = True
             world.check_replicas(owner)
         riders, cell = self._riders(owner)
-        totals = world.strategy.gradients_needed(owner, riders)
+        if world.options.sabotage == "missing-reduction":
+            totals: Any = [world.size * rider for rider in riders]
+        else:
+            totals = world.strategy.gradients_needed(owner, riders)
         self._take_riders(owner, cell, totals)
 
     def _riders(self, owner: Owner) -> tuple[list[float], Cell | None]:
@@ -340,7 +347,7 @@ class Gradients:
             if divisor.factor is not None and divisor.factor != 1.0:
                 _scale(owner, divisor.factor)
         if cell is not None and (cell.divisor is None or cell.divisor.factor is not None):
-            cell.settle(torch.tensor(totals[2], dtype=cell.local.dtype))
+            cell.settle(_tensor(totals[2], dtype=cell.local.dtype))
 
     def made_by_hand(self, grads: Any) -> None:
         """``torch.autograd.grad`` gave global gradients of leaves: a step written by hand."""
@@ -362,7 +369,8 @@ class Gradients:
         """The script has zeroed these gradients itself."""
         owners = {id(found[0]): found[0] for t in tensors if (found := self._owner_of.get(id(t)))}
         for owner in owners.values():
-            if all(_is_zero(grad_of(tensor)) for tensor in owner.tensors):
+            left = (grad for tensor in owner.tensors if (grad := grad_of(tensor)) is not None)
+            if all(map(_is_zero, left)):
                 self._forget(owner)
             elif owner.eager and owner.pending:
                 self._send_again(owner)
@@ -389,5 +397,5 @@ def _scale(owner: Owner, factor: float) -> None:
             grad.mul_(factor)
 
 
-def _is_zero(grad: Tensor | None) -> bool:
-    return grad is None or grad.is_sparse or not number(grad.count_nonzero())
+def _is_zero(grad: Tensor) -> bool:
+    return grad.is_sparse or not number(grad.count_nonzero())

@@ -45,7 +45,7 @@ class _RowsOfBatches:
                 split = self.world.split(len(batch))
                 splits.append((split, _hash(batch)))
                 start = 0 if split.is_ghost(self.world.rank) else split.start(self.world.rank)
-                yield batch[start : start + split.rows(self.world.rank)]
+                yield _spoiled(self.world, batch[start : start + split.rows(self.world.rank)])
 
         return rows()
 
@@ -54,6 +54,16 @@ class _RowsOfBatches:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.sampler, name)
+
+
+def _spoiled(world: World, rows: list[Any]) -> list[Any]:
+    """Spoil a batch on purpose, for the tests of ``verify``; otherwise leave it alone."""
+    if world.rank == 0 and len(rows) > 1:
+        if world.options.sabotage == "doubled-sample":
+            return [rows[0], rows[0], *rows[2:]]
+        if world.options.sabotage == "dropped-sample":
+            return [*rows[:-1], rows[0]]  # the last one is not trained on
+    return rows
 
 
 def _hash(batch: list[Any]) -> int:
@@ -136,11 +146,12 @@ def _can_slice_indices(loader: Any) -> bool:
 
 
 def _makes_batches_as_torch_does(kind: Any) -> bool:
-    own = [base for base in kind.__mro__ if base.__module__ != "torch.utils.data.dataloader"]
+    """Whether no subclass of the script's own changes what a pass over the loader yields."""
+    torchs = ("torch.utils.data.dataloader", "typing", "builtins")
+    bases = [base for base in kind.__mro__ if base.__module__ not in torchs]
+    own = [base for base in bases if "_reparto_shared" not in vars(base)]
     changed = ("__iter__", "_get_iterator", "_index_sampler")
-    ours = "_reparto_shared"
-    foreign = [base for base in own if ours not in vars(base)]
-    return not any(name in vars(base) for base in foreign for name in changed)
+    return not any(name in vars(base) for base in own for name in changed)
 
 
 def _is_steady(dataset: Any) -> bool:

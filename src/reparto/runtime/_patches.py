@@ -175,15 +175,13 @@ def _get_grad(current: Current) -> Any:
     base: Any = torch._C.TensorBase.grad
 
     def grad(self: Tensor) -> Tensor | None:  # rules look the attribute up by this name
-        if type(self) is Shard or type(self) is Summand:
-            return base.__get__(self)  # type: ignore[no-any-return]
-        found = grad_of(self)
-        if found is not None:
-            world = current()
-            if world is not None and not world.gradients.quiet:
-                world.gradients.read(self)
-                return grad_of(self)
-        return found
+        found: Tensor | None = base.__get__(self)
+        if found is None or type(self) is Shard or type(self) is Summand:
+            return found
+        world = current()
+        if world is None or world.gradients.quiet or not world.gradients.read(self):
+            return found
+        return grad_of(self)
 
     return grad
 

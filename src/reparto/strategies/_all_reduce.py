@@ -61,11 +61,7 @@ class AllReduce(_base.Strategy):
 
     def start(self, parameters: ParameterSet) -> None:
         """Fix the buckets; tensors with sparse gradients go on their own."""
-        sparse = [
-            index
-            for index, tensor in enumerate(parameters.tensors)
-            if (grad := grad_of(tensor)) is not None and grad.is_sparse
-        ]
+        sparse = self._sparse_ones(parameters)
         dense = [
             index
             for index, tensor in enumerate(parameters.tensors)
@@ -80,6 +76,13 @@ class AllReduce(_base.Strategy):
             for number, bucket in enumerate(buckets[:-1])  # the last one waits anyway
             for slot, position in enumerate(bucket.indices)
         }
+
+    def _sparse_ones(self, parameters: ParameterSet) -> list[int]:
+        """Which tensors have sparse gradients; on some workers they may have none yet."""
+        grads = [grad_of(tensor) for tensor in parameters.tensors]
+        flags = torch.tensor([grad is not None and grad.is_sparse for grad in grads])
+        votes = self.group.sum(flags.to(torch.int64)).tolist() if grads else []
+        return [index for index, count in enumerate(votes) if count]
 
     def on_gradient(self, parameters: ParameterSet, index: int) -> None:
         """Send what is complete, in order."""
@@ -133,7 +136,7 @@ class AllReduce(_base.Strategy):
 
     def _sum_sparse(self, tensor: Tensor) -> None:
         grad = grad_of(tensor)
-        empty = torch.zeros_like(tensor).to_sparse()
+        empty = torch.zeros_like(tensor).to_sparse(1)  # by rows, as those of embeddings are
         grad = (empty if grad is None else grad).coalesce()
         counts = torch.zeros(self.group.size(), dtype=torch.int64, device=tensor.device)
         counts[self.group.rank()] = grad.indices().shape[1]

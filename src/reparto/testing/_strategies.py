@@ -1,0 +1,294 @@
+"""StrategyContract: what every Strategy has to do, as a suite to subclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from reparto import strategies
+from reparto.comm import Meeting, ThreadGroup
+from reparto.spec import Cluster, Message, Profile, StrategyConfig
+from reparto.strategies import Config, ParameterSet, Strategy
+from reparto.testing._groups import run_members
+
+T = TypeVar("T")
+
+
+class StrategyContract:
+    """What every Strategy has to do.
+
+    Subclass it in your tests and override the fixture ``config``::
+
+        class TestMyStrategy(StrategyContract):
+            @pytest.fixture
+            def config(self):
+                return MyStrategy.Config()
+
+    Tests of exact sums are skipped for a strategy that says that it is not exact.
+
+    Attributes:
+        size: Number of workers.
+    """
+
+    size = 3
+
+    @pytest.fixture
+    def config(self) -> Config:
+        """The settings under test; override this."""
+        raise NotImplementedError
+
+    def run(self, config: Config, work: Callable[[Strategy, int], T]) -> list[T]:
+        """Run a function as each worker, with a live strategy and its rank."""
+        meeting = Meeting(self.size, timeout_s=20)
+        return run_members(
+            self.size,
+            lambda rank, size: ThreadGroup(meeting, rank),
+            lambda group: work(config.build(group), group.rank()),
+        )
+
+    def total(self, values: list[float]) -> float:
+        """What becomes of the workers' terms."""
+        return sum(values[: self.size])
+
+    # Settings.
+
+    def test_settings_travel(self, config: Config) -> None:
+        assert pickle.loads(pickle.dumps(config)) == config
+        settings = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+        if config.kind in strategies.available():
+            spec = StrategyConfig(kind=config.kind, settings=settings)
+            assert strategies.from_spec(spec) == config
+
+    def test_settings_cannot_be_changed(self, config: Config) -> None:
+        for field in dataclasses.fields(config):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(config, field.name, None)
+
+    def test_traffic_is_told_without_starting_anything(self, config: Config) -> None:
+        profile = Profile(num_parameters=1000, gradient_bytes=4000)
+        traffic = config.traffic(profile, Cluster(hosts=()))
+        assert all(isinstance(message, Message) for message in traffic)
+        assert all(0 <= message.ready_at <= message.needed_at <= 1 for message in traffic)
+
+    # Gradients.
+
+    def test_gradients_are_summed(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given = parameters(rank + 1.0)
+            strategy.start(given)
+            strategy.gradients_needed(given, [])
+            return [read(tensor) for tensor in given.tensors]
+
+        self.expect(config, work, [[self.total([1.0, 2.0, 3.0])] * 4])
+
+    def test_gradients_are_summed_step_after_step(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given, found = parameters(0.0), []
+            strategy.start(given)
+            for step in range(4):
+                fill(given, (rank + 1.0) * 10**step)
+                order = range(4) if (step + rank) % 2 else reversed(range(4))
+                for index in order if step > 1 else ():  # not in the same order everywhere
+                    strategy.on_gradient(given, index)
+                strategy.gradients_needed(given, [])
+                found.append(read(given.tensors[0]))
+            return found
+
+        unit = self.total([1.0, 2.0, 3.0])
+        self.expect(config, work, [[unit, unit * 10, unit * 100, unit * 1000]])
+
+    def test_the_type_shape_and_strides_of_a_gradient_are_kept(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            image = torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last)
+            others = [torch.zeros(()), torch.zeros(0), torch.zeros(3).double()]
+            shapes = [image, *others, torch.zeros(2, 2).t()]
+            given = ParameterSet("odd", [shape.requires_grad_() for shape in shapes])
+            for tensor in given.tensors:
+                tensor.grad = torch.randn_like(tensor)
+            before = [describe(tensor) for tensor in given.tensors]
+            strategy.start(given)
+            strategy.gradients_needed(given, [])
+            return before == [describe(tensor) for tensor in given.tensors]
+
+        assert all(self.run(config, work))
+
+    def test_a_gradient_that_no_worker_has_stays_none(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given = parameters(1.0)
+            given.tensors[1].grad = None
+            strategy.start(given)
+            strategy.gradients_needed(given, [])
+            return given.tensors[1].grad is None, given.tensors[0].grad is None
+
+        assert self.run(config, work) == [(True, False)] * self.size
+
+    def test_a_gradient_that_some_workers_have_is_everyones(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            found = []
+            given = parameters(1.0)
+            strategy.start(given)
+            for owner in (0, self.size - 1):
+                fill(given, 1.0)
+                if rank != owner:
+                    given.tensors[1].grad = None
+                strategy.gradients_needed(given, [])
+                found.append(read(given.tensors[1]))
+            return found
+
+        self.expect(config, work, [[1.0, 1.0]])
+
+    def test_sparse_gradients_stay_sparse(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            found = []
+            table = torch.nn.Embedding(6, 2, sparse=True)
+            given = ParameterSet("sparse", [table.weight, torch.zeros(2, requires_grad=True)])
+            for step in range(2):
+                for tensor in given.tensors:
+                    tensor.grad = None
+                if rank or step:  # one worker has none at first
+                    table(torch.tensor([rank, 5])).sum().backward()
+                if not step:
+                    strategy.start(given)
+                strategy.gradients_needed(given, [])
+                grad: Any = table.weight.grad
+                assert grad.is_sparse
+                found.append(grad.to_dense()[:, 0].tolist())
+            return found
+
+        if self.size > 1:
+            self.expect(config, work, [[[0.0, 1, 1, 0, 0, 2], [1.0, 1, 1, 0, 0, 3]]])
+
+    def test_gradients_that_the_script_keeps_are_not_overwritten(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given, held, copies = parameters(0.0), [], []
+            strategy.start(given)
+            for step in range(3):
+                for tensor in given.tensors:
+                    tensor.grad = None
+                fill(given, step + 1.0)
+                strategy.gradients_needed(given, [])
+                grads = [tensor.grad for tensor in given.tensors if tensor.grad is not None]
+                held += grads
+                copies += [grad.clone() for grad in grads]
+            return all(torch.equal(one, two) for one, two in zip(held, copies, strict=True))
+
+        assert all(self.run(config, work))
+
+    def test_numbers_ride_along(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given, found = parameters(1.0), []
+            strategy.start(given)
+            for riders in ([], [rank + 1.0], [1.0, 2.0, 0.5 * rank, -1.0]):
+                fill(given, 1.0)
+                found.append(list(strategy.gradients_needed(given, riders)))
+            return found
+
+        numbers = [float(rank) for rank in range(self.size)]
+        ones = [1.0] * self.size
+        last = [self.total(ones), self.total([2.0] * self.size)]
+        last += [self.total([0.5 * n for n in numbers]), -self.total(ones)]
+        one = [self.total([n + 1 for n in numbers])]
+        assert self.run(config, work) == [[[], one, last]] * self.size
+
+    def test_numbers_ride_along_with_nothing(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            empty = ParameterSet("empty", [])
+            strategy.start(empty)
+            return list(strategy.gradients_needed(empty, [1.0]))
+
+        assert self.run(config, work) == [[self.total([1.0] * self.size)]] * self.size
+
+    def test_what_was_started_can_be_discarded(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given = parameters(7.0)
+            strategy.start(given)
+            for index in reversed(range(4)):
+                strategy.on_gradient(given, index)
+            strategy.discard(given)
+            fill(given, rank + 1.0)
+            strategy.gradients_needed(given, [])
+            return [read(tensor) for tensor in given.tensors]
+
+        self.expect(config, work, [[self.total([1.0, 2.0, 3.0])] * 4])
+
+    def test_sets_of_parameters_do_not_mix_and_may_grow(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            one, two = parameters(rank + 1.0, "one"), parameters(10.0 * (rank + 1), "two")
+            strategy.start(one)
+            strategy.start(two)
+            strategy.gradients_needed(two, [])
+            strategy.gradients_needed(one, [])
+            first = read(one.tensors[0]), read(two.tensors[0])
+            two.tensors.append(torch.zeros(2, requires_grad=True))
+            strategy.start(two)
+            fill(two, 1.0)
+            strategy.gradients_needed(two, [])
+            return [*first, read(two.tensors[-1])]
+
+        unit = self.total([1.0, 2.0, 3.0])
+        self.expect(config, work, [[unit, unit * 10, self.total([1.0] * self.size)]])
+
+    def test_frozen_tensors_are_left_alone(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given = parameters(1.0)
+            given.tensors[0].requires_grad_(False).grad = None
+            strategy.start(given)
+            strategy.gradients_needed(given, [])
+            return given.tensors[0].grad is None
+
+        assert all(self.run(config, work))
+
+    # Steps.
+
+    def test_the_step_gives_what_the_local_step_gives(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            given = parameters(1.0)
+            strategy.start(given)
+            strategy.gradients_needed(given, [])
+            result = strategy.step(given, lambda: 42)
+            strategy.after_step(given)
+            strategy.load_state_dict(strategy.state_dict())
+            strategy.finish()
+            return result
+
+        assert self.run(config, work) == [42] * self.size
+
+    def expect(self, config: Config, work: Any, each: list[Any]) -> None:
+        """Every worker gives this; where a strategy is exact."""
+        found = self.run(config, work)
+        if not config.exact:
+            pytest.skip("not exact")
+        assert found == each * self.size
+
+
+def parameters(value: float, name: str = "set") -> ParameterSet:
+    """Four tensors of several sizes whose gradients have one value."""
+    shapes = [(3,), (2, 5), (), (40, 30)]
+    made = ParameterSet(name, [torch.zeros(shape, requires_grad=True) for shape in shapes])
+    fill(made, value)
+    return made
+
+
+def fill(given: ParameterSet, value: float) -> None:
+    """Put gradients of one value on all tensors."""
+    for tensor in given.tensors:
+        tensor.grad = torch.full_like(tensor, value)
+
+
+def read(tensor: Tensor) -> float:
+    """The one value of a gradient."""
+    assert tensor.grad is not None
+    (value,) = tensor.grad.unique().tolist()
+    return float(value)
+
+
+def describe(tensor: Tensor) -> Any:
+    """What must not change about a gradient."""
+    assert tensor.grad is not None
+    return tensor.grad.shape, tensor.grad.dtype, tensor.grad.stride()
