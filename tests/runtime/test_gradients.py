@@ -8,6 +8,7 @@ from tests.runtime.steps import batches, model, same, state
 from torch import nn
 
 import reparto
+from reparto.runtime._world import current
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
@@ -379,3 +380,47 @@ def test_scaled_gradients():
         return state(net), scales
 
     same(train, tolerance=1e-5)
+
+
+def test_stale_gradients_of_frozen_layers_are_not_summed_again():
+    def train(x, y):
+        net = model()
+        first = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            first.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            first.step()
+        net[0].requires_grad_(False)
+        head = nn.Linear(5, 3)
+        net.append(nn.Linear(3, 3))
+        torch.manual_seed(2)
+        norms = []
+        for stage in ([*head.parameters()], [*net[2].parameters(), *head.parameters()]):
+            second = torch.optim.SGD(stage, 0.1)
+            net[2].requires_grad_(len(stage) > 2)
+            for a, b in batches(x, y):
+                second.zero_grad()
+                F.cross_entropy(head(net[:2](a)) + net[2](net[:2](a)), b).backward()
+                norms.append(nn.utils.clip_grad_norm_(net.parameters(), 1.0).item())
+                norms.append(net[0].weight.grad.sum().item())
+                second.step()
+        return state(net, head), norms
+
+    same(train)
+
+
+def test_optimizers_that_were_made_before_the_run():
+    torch.optim.Rprop([nn.Parameter(torch.ones(1))])  # torch wraps the step of a kind once
+
+    def train(x, y):
+        net = model()
+        optimizer = torch.optim.Rprop(net.parameters(), 0.1)
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+        world = current()
+        assert world is None or world.num_steps == 3
+        return state(net)
+
+    same(train)

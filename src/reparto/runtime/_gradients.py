@@ -166,6 +166,7 @@ class Gradients:
             for owner in (*self.owners, self.loose):
                 if owner.aside and not owner.pending:
                     self._put_back(owner)
+                    owner.reduced = True  # as they were: the pass brought nothing new
 
     def before_backward(self, cell: Cell | None, divisor: Divisor | None) -> None:
         """A backward pass is about to begin."""
@@ -225,6 +226,10 @@ class Gradients:
             _scale(owner, factor)
 
     # Readers.
+
+    def has_aside(self) -> bool:
+        """Whether a gradient lies aside that its reader must find in its place."""
+        return any(owner.aside for owner in self.owners) or bool(self.loose.aside)
 
     def read(self, tensor: Tensor) -> bool:
         """The gradient of a tensor is about to be read; says whether it is another one now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +58,11 @@ def install(current: Current, tracking: bool) -> None:
     """
     optimizer = torch.optim.Optimizer
     _replace(optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
+    for kind in _subclasses(optimizer):
+        step = vars(kind).get("step")
+        if getattr(step, "hooked", False) and not hasattr(step, "_reparto"):
+            _replace(kind, "step", _steps(current, lambda o: o))  # one was made before
+            kind.step.hooked = True
     _replace(optimizer, "add_param_group", lambda o: _add_group(current, o))
     loading = torch.utils.data.dataloader._BaseDataLoaderIter
     _replace(loading, "__next__", lambda o: _next(current, o))
@@ -130,9 +135,16 @@ def _steps(current: Current, original: Any) -> Any:
                 return hooked(self, *args, **kwargs)
             return world.optimizer_step(self, hooked, args, kwargs)
 
+        step._reparto = True  # type: ignore[attr-defined]
         return step
 
     return profile_hook_step
+
+
+def _subclasses(kind: Any) -> Iterator[Any]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _subclasses(one)
 
 
 def _add_group(current: Current, original: Any) -> Any:
@@ -176,10 +188,14 @@ def _get_grad(current: Current) -> Any:
 
     def grad(self: Tensor) -> Tensor | None:  # rules look the attribute up by this name
         found: Tensor | None = base.__get__(self)
-        if found is None or type(self) is Shard or type(self) is Summand:
+        if type(self) is Shard or type(self) is Summand:
             return found
         world = current()
-        if world is None or world.gradients.quiet or not world.gradients.read(self):
+        if world is None or world.gradients.quiet:
+            return found
+        if found is None and not world.gradients.has_aside():
+            return found
+        if not world.gradients.read(self):
             return found
         return grad_of(self)
 
