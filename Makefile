@@ -25,7 +25,7 @@ demo: $(STAMP)
 	$(BIN)/reparto verify --workers 2 --steps 20 examples/digits.py --epochs 1
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -m "not ray"
+	$(BIN)/python -m pytest -q
 
 check: $(STAMP)
 	$(BIN)/ruff check

@@ -69,7 +69,11 @@ class RayNodes:
 
     def kill(self, name):
         """Kill a node and all that runs on it."""
-        for pid in self.processes(name):
+        pids = set(self.processes(name))
+        if self.apart:  # also those whose title has overwritten their environment
+            found = _ip("netns", "pids", f"{self._name}-{name}").stdout
+            pids.update(map(int, found.split()))
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._nodes[name].wait()
@@ -153,4 +157,4 @@ class RayNodes:
 
 
 def _ip(*args):
-    subprocess.run(["ip", *args], check=True, capture_output=True)
+    return subprocess.run(["ip", *args], check=True, capture_output=True)

@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -198,6 +199,10 @@ class Impure(nn.Module):
     def changes_its_input(self, h, y):
         y.add_(1)
         return h + y
+
+    def shares_out_its_own(self, h, y):
+        noise = np.random.RandomState(3).normal(size=(h.size(0), 4))
+        return h + reparto.shard(torch.from_numpy(noise).to(h.dtype))
 
     def normalises_its_weights(self, h, y):
         return h @ F.batch_norm(self.linear.weight, None, None, training=True)

@@ -65,8 +65,8 @@ def verdict(
     precision: Precision = "float64",
     noise: Record | None = None,
 ) -> tuple[Judgement, Divergence | None]:
-    floor = compare(ours, noise, precision) if noise else None
-    judgement = judge(compare(ours, theirs, precision), tolerance, floor)
+    floors = [compare(ours, noise, precision)] if noise else []
+    judgement = judge(compare(ours, theirs, precision), tolerance, floors)
     if not judgement.excesses:
         return judgement, None
     return judgement, explain(judgement.excesses, ours, theirs, num_workers=2)

@@ -338,4 +338,7 @@ def test_nudge_is_the_same_each_time_and_draws_nothing() -> None:
     nudge([second, torch.arange(3)], 2)
     assert torch.equal(first, second)
     assert not torch.equal(first, torch.ones(8))
+    other = torch.ones(8)
+    nudge([other], 3)
+    assert not torch.equal(first, other)
     assert torch.equal(torch.get_rng_state(), state)

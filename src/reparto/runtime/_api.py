@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from reparto.runtime._loader import shard_batch, shard_tensor, shared_loader
+from reparto.runtime._regions import makes_batches
 from reparto.runtime._tensors import Tracked
 from reparto.runtime._world import World, current, join
 from reparto.spec import Options, StrategyConfig
@@ -100,6 +101,7 @@ def shard(value: T, dim: int | None = None) -> T:
     site = (frame.f_code, frame.f_lasti)
     if isinstance(value, Tracked):
         return value
+    makes_batches(world)
     if isinstance(value, Tensor):
         return shard_tensor(world, value, dim or 0, site)  # type: ignore[return-value]
     if isinstance(value, (tuple, list, dict)):

@@ -97,17 +97,19 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(wider)
 
 
-def nudge(parameters: Iterable[torch.Tensor], ulps: int) -> None:
-    """Move each floating parameter by that many units in the last place, up or down.
+def nudge(parameters: Iterable[torch.Tensor], trial: int) -> None:
+    """Move each floating parameter by one unit in the last place, up or down.
 
     The signs come from a generator of their own, the same in every process: the script's random
     state is not touched.
 
     Args:
         parameters: Changed in place, outside of autograd.
-        ulps: How far; 0 changes nothing.
+        trial: Which signs; 0 changes nothing.
     """
-    signs = np.random.default_rng(20)  # not torch's: its draws may be watched
+    if not trial:
+        return
+    signs = np.random.default_rng(trial)  # not torch's: its draws may be watched
     for parameter in parameters:
         data = parameter.detach()
         if not data.is_floating_point() or data.numel() == 0:
@@ -115,8 +117,7 @@ def nudge(parameters: Iterable[torch.Tensor], ulps: int) -> None:
         up = torch.from_numpy(signs.random(data.numel()) < 0.5).reshape(data.shape)
         target = torch.where(up, torch.inf, -torch.inf).to(data.device, data.dtype)
         with torch.no_grad():
-            for _ in range(ulps):
-                data.copy_(torch.nextafter(data, target))
+            data.copy_(torch.nextafter(data, target))
 
 
 @contextmanager

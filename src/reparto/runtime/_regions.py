@@ -211,9 +211,18 @@ def _as_region(
     return closed
 
 
-def _changed(module: nn.Module, how: str) -> DisagreementError:
+def makes_batches(world: World) -> None:
+    """A batch is about to be shared out; in a region there is one already."""
+    why = "shares out a batch of its own"
+    world.impure(why)
+    if world.regions.active is not None:
+        raise _changed(None, f"it {why}, which it did not do before")
+
+
+def _changed(module: nn.Module | None, how: str) -> DisagreementError:
+    name = "a module" if module is None else type(module).__name__
     return DisagreementError(
-        f"{type(module).__name__} changed its ways while the script went on: {how}",
+        f"{name} changed its ways while the script went on: {how}",
         remedy="set REPARTO_REGIONS=0 to have every operation looked at, at some cost in speed",
     )
 

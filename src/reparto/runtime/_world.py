@@ -193,10 +193,18 @@ class World:
 
     def _own_state(self, generator: torch.Generator) -> Tensor:
         state = self.own_states.get(str(generator.device))
-        if state is None:
-            seed = self.options.seed * 1000003 + self.rank + 1
-            state = torch.Generator(generator.device).manual_seed(seed).get_state()
-        return state
+        return self._first_state(generator.device) if state is None else state
+
+    def _first_state(self, device: torch.device | str) -> Tensor:
+        seed = self.options.seed * 1000003 + self.rank + 1
+        return torch.Generator(device).manual_seed(seed).get_state()
+
+    def drew_alone(self) -> bool:
+        """Whether numbers were drawn that the sequential script does not draw."""
+        return any(
+            not torch.equal(state, self._first_state(device))
+            for device, state in self.own_states.items()
+        )
 
     # Steps.
 
@@ -544,4 +552,9 @@ def _notes(world: World) -> list[str]:
     if often:
         names = ", ".join(sorted(often))
         notes.append(f"ran on the whole batch on every worker: {names}")
+    if world.drew_alone():
+        notes.append(
+            "the model draws (dropout and the like): each worker did so for its own samples, "
+            "so the numbers are others than alone; batches and their order are the same"
+        )
     return notes

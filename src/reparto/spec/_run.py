@@ -21,7 +21,8 @@ class Options:
         precision: ``float64`` promotes the model and floating inputs (``verify``).
         record: Folder into which worker 0 writes what ``verify`` compares; empty for none.
         discard_writes: Keep all file writes in a scratch folder (``verify``, shadow runs).
-        nudge: Move each parameter by that many ulps before the first step (noise floor).
+        nudge: Move each parameter by one ulp before the first step, with the signs of that trial
+            (noise floor); 0 moves nothing.
         sabotage: Break the run on purpose, by name; only tests of ``verify`` set it.
     """
 
