@@ -12,8 +12,7 @@ import pytest
 
 from reparto.errors import RefusedError
 from reparto.verify import verify
-
-from .forked import forked_workers
+from tests.forked import forked_workers
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 REFUSED = {"char_rnn_names.py": "C204"}

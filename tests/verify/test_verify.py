@@ -7,8 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.forked import forked_workers
+
+from reparto.spec import VerifyResult
+from reparto.verify import verify
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -59,6 +64,11 @@ for epoch in range(start, 4):
         log.write(f"{epoch} {loss.item()}\\n")
 """
 
+SLICED = CLASSIFIER.replace(
+    "for inputs, labels in loader:",
+    "for i in range(0, 21, 8):\n        inputs, labels = x[i : i + 8], y[i : i + 8]",
+)
+
 # The true gradient of this bias is zero: Adam moves it by whatever rounding leaves.
 VANISHING_BIAS = """
 import torch
@@ -102,6 +112,16 @@ def run(script: Path, *options: str, sabotage: str = "") -> tuple[int, str, dict
     return done.returncode, done.stdout + done.stderr, result
 
 
+def prove(
+    monkeypatch: pytest.MonkeyPatch, script: Path, *, sabotage: str = "", **settings: Any
+) -> VerifyResult:
+    """Without the command, and with workers that start quickly."""
+    monkeypatch.chdir(script.parent)
+    monkeypatch.setenv("REPARTO_SABOTAGE", sabotage)
+    with forked_workers():
+        return verify(script.name, **settings)
+
+
 @pytest.fixture
 def classifier(tmp_path: Path) -> Path:
     script = tmp_path / "train.py"
@@ -120,27 +140,50 @@ def test_two_workers_are_equal(classifier: Path) -> None:
     assert "epoch 0" not in text
 
 
-def test_three_workers_share_out_unequal_slices(classifier: Path) -> None:
-    status, text, _ = run(classifier, "--workers", "3", "--steps", "6")
-    assert status == 0, text
+def test_three_workers_share_out_unequal_slices(
+    classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = prove(monkeypatch, classifier, workers=3, steps=6)
+    assert result.verdict == "equal", result.divergence
 
 
-def test_one_worker_agrees_to_the_last_bit(classifier: Path) -> None:
-    status, text, result = run(classifier, "--workers", "1", "--steps", "6")
-    assert status == 0, text
-    assert result["tolerance"] == 0
+def test_batches_cut_by_hand_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SLICED)
+    result = prove(monkeypatch, script, steps=6)
+    assert result.verdict == "equal", result.divergence
 
 
+def test_one_worker_agrees_to_the_last_bit(
+    classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = prove(monkeypatch, classifier, workers=1, steps=6)
+    assert result.verdict == "equal", result.divergence
+    assert result.tolerance == 0
+
+
+def test_sabotage_is_told(classifier: Path) -> None:
+    status, text, result = run(classifier, "--steps", "4", sabotage="sum-for-mean")
+    assert status == 1, text
+    assert result["verdict"] == "unequal"
+    assert "NOT EQUAL" in text
+    assert "2 × with 2 workers: a sum over workers where a mean was meant?" in text
+    assert result["divergence"]
+
+
+@pytest.mark.parametrize("text", [CLASSIFIER, SLICED], ids=["loader", "sliced"])
 @pytest.mark.parametrize(
     "sabotage",
     ["sum-for-mean", "doubled-sample", "dropped-sample", "missing-reduction", "stale-batchnorm"],
 )
-def test_sabotage_is_caught(classifier: Path, sabotage: str) -> None:
-    status, text, result = run(classifier, "--steps", "4", sabotage=sabotage)
-    assert status == 1, text
-    assert result["verdict"] == "unequal"
-    assert "NOT EQUAL" in text
-    assert result["divergence"]
+def test_sabotage_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sabotage: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    result = prove(monkeypatch, script, steps=2, sabotage=sabotage)
+    assert result.verdict == "unequal"
+    assert result.divergence
 
 
 def test_each_side_resumes_from_its_own_checkpoint(tmp_path: Path) -> None:
@@ -157,25 +200,26 @@ def test_each_side_resumes_from_its_own_checkpoint(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["table.csv"]
 
 
-@pytest.mark.slow
-def test_rounding_that_adam_magnifies_is_no_alarm(tmp_path: Path) -> None:
+def test_rounding_that_adam_magnifies_is_no_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(VANISHING_BIAS)
-    status, text, result = run(script)
-    assert status == 0, text
-    assert result["verdict"] == "equal"
-    assert "rounding alone moves optimizer0.1" in text
+    result = prove(monkeypatch, script)
+    assert result.verdict == "equal", result.divergence
+    assert any("rounding alone moves optimizer0.1" in note for note in result.notes)
 
 
-@pytest.mark.slow
-def test_script_that_needs_float32_is_compared_in_float32(tmp_path: Path) -> None:
+def test_script_that_needs_float32_is_compared_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(FLOAT32_ONLY)
-    status, text, result = run(script, "--steps", "4")
-    assert status == 0, text
-    assert result["precision"] == "float32"
-    assert result["tolerance"] == 1e-5
-    assert "four bytes are needed" in text
+    result = prove(monkeypatch, script, steps=4)
+    assert result.verdict == "equal", result.divergence
+    assert result.precision == "float32"
+    assert result.tolerance == 1e-5
+    assert any("four bytes are needed" in note for note in result.notes)
 
 
 def test_script_that_fails_shows_its_output(classifier: Path) -> None:

@@ -2,7 +2,8 @@
 
 A worker that is started afresh spends two seconds of processor time on importing torch. The sweep
 over tests/scripts starts hundreds, so here a worker is a fork of the test process, which has
-imported torch and computed nothing yet. Everything after the start is the engine's own code.
+imported torch, and what torch imports when the first optimizer is made. Everything after the start
+is the engine's own code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import IO
 
 import pytest
 import torch
+import torch._dynamo
 
 from reparto.engines import _process
 from reparto.runtime import worker
