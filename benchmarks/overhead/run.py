@@ -240,7 +240,7 @@ def command_time(kind: str, command: list[str], num_rounds: int) -> Json:
     for number in range(num_rounds + 1):
         for name, words in commands.items():
             began = time.perf_counter()
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(words, check=True, capture_output=True)
             if number:
                 times[name].append(time.perf_counter() - began)
     medians = {name: statistics.median(one) for name, one in times.items()}

@@ -185,19 +185,18 @@ def _zero_grad(current: Current, original: Any, tensors_of: Any) -> Any:
 
 def _get_grad(current: Current) -> Any:
     base: Any = torch._C.TensorBase.grad
+    of = base.__get__
 
     def grad(self: Tensor) -> Tensor | None:  # rules look the attribute up by this name
-        found: Tensor | None = base.__get__(self)
-        if type(self) is Shard or type(self) is Summand:
+        found: Tensor | None = of(self)
+        if (world := current()) is None:
             return found
-        world = current()
-        if world is None or world.gradients.quiet:
+        gradients = world.gradients
+        if gradients.quiet or (found is None and not gradients.has_aside()):
             return found
-        if found is None and not world.gradients.has_aside():
+        if type(self) is Shard or type(self) is Summand or not gradients.read(self):
             return found
-        if not world.gradients.read(self):
-            return found
-        return grad_of(self)
+        return of(self)  # type: ignore[no-any-return]
 
     return grad
 

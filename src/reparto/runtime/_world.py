@@ -401,12 +401,15 @@ def _numbers(value: Any) -> Iterator[float]:
 # Joining and leaving.
 
 _thread = threading.local()
-_process: list[World | None] = [None]
+_process: World | None = None
+_has_threads = False
 
 
 def current() -> World | None:
     """The world of this thread: its own (tests), or that of the process."""
-    return getattr(_thread, "world", None) or _process[0]
+    if _has_threads:
+        return getattr(_thread, "world", None) or _process
+    return _process
 
 
 _tensors._current.append(current)
@@ -418,11 +421,14 @@ os.register_at_fork(after_in_child=lambda: enter(None))
 
 def enter(world: World | None) -> None:
     """Make a world that of the process."""
-    _process[0] = world
+    global _process
+    _process = world
 
 
 def enter_thread(world: World | None) -> None:
     """Make a world that of this thread; several workers then live in one process."""
+    global _has_threads
+    _has_threads = True
     _thread.world = world
 
 

@@ -2,8 +2,8 @@
 
 The noise floor of a number is its distance between the sequential script and the sequential script
 with every parameter moved by one ulp at the start. Training magnifies rounding as it goes on, so
-the floor of a step is the largest one up to there. One run may be lucky, above all with a tensor of
-few elements that moves at random, so a floor that is exceeded is taken again with other signs.
+the floor of a step is the largest one up to there. One run may be lucky, above all with a tensor
+of few elements that moves at random, so a floor that is exceeded is taken again with other signs.
 """
 
 from __future__ import annotations
