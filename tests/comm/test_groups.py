@@ -9,7 +9,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from reparto.comm import CountingGroup, GlooGroup, Meeting, RoutedGroup, ThreadGroup
+from reparto.comm import (
+    CountingGroup,
+    GlooGroup,
+    HostGroup,
+    Meeting,
+    RoutedGroup,
+    ThreadGroup,
+    host_group,
+)
 from reparto.testing import GroupContract, run_members
 
 
@@ -25,6 +33,20 @@ class TestGlooGroup(GroupContract):
     def make_group(self):
         store = dist.HashStore()
         return lambda rank, size: GlooGroup(store, rank=rank, size=size, timeout_s=10)
+
+
+class TestHostGroup(GroupContract):
+    @pytest.fixture
+    def make_group(self):
+        store = dist.HashStore()
+
+        def make(rank, size):
+            inner = GlooGroup(store, rank=rank, size=size, timeout_s=10)
+            group = host_group(inner, store, name="data", timeout_s=1)
+            assert isinstance(group, HostGroup)
+            return group
+
+        return make
 
 
 class TestCountingGroup(GroupContract):
@@ -67,11 +89,14 @@ DDP = """
 import json, sys, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from reparto.comm import CountingGroup, GlooGroup
+from reparto.comm import CountingGroup, GlooGroup, host_group
 
 rank, port = int(sys.argv[1]), int(sys.argv[2])
 store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
-group = CountingGroup(GlooGroup(store, rank=rank, size=2))
+group = GlooGroup(store, rank=rank, size=2)
+if sys.argv[3] == "host":
+    group = host_group(group, store, name="data")
+group = CountingGroup(group)
 torch.manual_seed(rank)  # DDP itself makes the replicas equal
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 ddp = DistributedDataParallel(model, process_group=group)
@@ -91,13 +116,14 @@ group.barrier().wait()
 """
 
 
-def test_torchs_ddp_runs_over_a_counting_group():
+@pytest.mark.parametrize("carrier", ["gloo", "host"])
+def test_torchs_ddp_runs_over_a_counting_group(carrier):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", DDP, str(rank), str(port)],
+            [sys.executable, "-c", DDP, str(rank), str(port), carrier],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

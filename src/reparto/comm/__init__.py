@@ -3,6 +3,7 @@
 from reparto.comm._base import MAX, MIN, SUM, Group
 from reparto.comm._counting import CountingGroup
 from reparto.comm._gloo import GlooGroup, own_address
+from reparto.comm._host import HostGroup, host_group
 from reparto.comm._nccl import NcclGroup
 from reparto.comm._routed import RoutedGroup
 from reparto.comm._thread import Meeting, ThreadGroup
@@ -14,9 +15,11 @@ __all__ = [
     "CountingGroup",
     "GlooGroup",
     "Group",
+    "HostGroup",
     "Meeting",
     "NcclGroup",
     "RoutedGroup",
     "ThreadGroup",
+    "host_group",
     "own_address",
 ]

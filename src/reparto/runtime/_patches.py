@@ -32,7 +32,7 @@ from reparto.runtime._tensors import (
     sliced,
     whole,
 )
-from reparto.strategies import grad_of, set_grad
+from reparto.strategies import set_grad
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World

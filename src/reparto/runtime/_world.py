@@ -16,7 +16,15 @@ from torch import Tensor
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from reparto import strategies
-from reparto.comm import CountingGroup, GlooGroup, Group, NcclGroup, RoutedGroup, own_address
+from reparto.comm import (
+    CountingGroup,
+    GlooGroup,
+    Group,
+    NcclGroup,
+    RoutedGroup,
+    host_group,
+    own_address,
+)
 from reparto.errors import DisagreementError
 from reparto.runtime import _patches, _rules, _tensors
 from reparto.runtime._gradients import Gradients, Owner
@@ -365,7 +373,14 @@ class World:
         if self.recorder is not None:
             found = grads or [strategies.grad_of(tensor) for tensor in owner.tensors]
             owner.num_reductions += 1
-            self.recorder.gradients(owner.num_reductions, owner.name, found)
+            names = self._parameter_names(owner)
+            self.recorder.gradients(owner.num_reductions, owner.name, found, names=names)
+
+    def _parameter_names(self, owner: Owner) -> list[str]:
+        """Names as the script's modules have them; empty where a tensor is in none."""
+        known = {id(p): name for module in self.modules for name, p in module.named_parameters()}
+        names = [known.get(id(tensor), "") for tensor in owner.tensors]
+        return names if all(names) else []
 
     def saw_module(self, module: Any) -> None:
         """A module was called; those that the script calls itself are compared at the end."""
@@ -469,7 +484,7 @@ def join(
     if options.precision == "float64":
         from reparto.runtime._promote import promote
 
-        promote()
+        promote(world.note)
     _patches.install(current, tracking=world_size > 1)
     if options.steps is not None:
         _patches.install_gradients(current)  # steps made by hand count too
@@ -489,10 +504,13 @@ def _group(
     store: Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
 ) -> Group:
     address = own_address(*master)
-    gloo = GlooGroup(store, rank=rank, size=size, address=address, name=name)
+    carrier: Group = GlooGroup(store, rank=rank, size=size, address=address, name=name)
+    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
+    if is_one_host and os.environ.get("REPARTO_SHARED_MEMORY") != "0":
+        carrier = host_group(carrier, store, name=name)
     if device != "cuda":
-        return gloo
-    return RoutedGroup(gloo, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
+        return carrier
+    return RoutedGroup(carrier, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
 
 
 def _seed(world: World) -> None:

@@ -71,9 +71,7 @@ class Judgement:
         return (precision == "float32" or not gross) and not (self.has_floor and far)
 
 
-def judge(
-    distances: Distances, tolerance: float, noises: Sequence[Distances] = ()
-) -> Judgement:
+def judge(distances: Distances, tolerance: float, noises: Sequence[Distances] = ()) -> Judgement:
     """Hold distances against their limits.
 
     Args:
