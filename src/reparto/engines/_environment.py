@@ -42,6 +42,8 @@ def worker_environments(
             env["OMP_NUM_THREADS"] = str(plan.threads_per_worker)
         if (plan.num_workers > 1 or options.record) and "PYTHONHASHSEED" not in outer:
             env["PYTHONHASHSEED"] = "0"  # sets iterate alike on all workers
+        if options.record and plan.device == "cuda":
+            env["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # else sums may differ from run to run
         if program is not None and program.launch == "torchrun":
             env |= _torchrun(nodes.index(name), len(nodes), rank, plan.num_workers)
         elif plan.device == "cuda" and on_host[name] > 1:

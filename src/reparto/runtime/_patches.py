@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch._dynamo  # optimizers bring it; it must see Tensor.grad before that is replaced
 import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch import Tensor, nn

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from reparto import strategies
 from reparto.comm import (
@@ -489,6 +489,7 @@ def join(
     if options.steps is not None:
         _patches.install_gradients(current)  # steps made by hand count too
     if options.record:
+        torch.backends.cudnn.deterministic = True
         _patches.install_recording(current)
         if rank == 0:
             from reparto.runtime._record import Recorder
@@ -508,9 +509,16 @@ def _group(
     is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
     if is_one_host and os.environ.get("REPARTO_SHARED_MEMORY") != "0":
         carrier = host_group(carrier, store, name=name)
-    if device != "cuda":
-        return carrier
+    if device != "cuda" or not _has_own_gpu(PrefixStore(name, store), rank, size):
+        return carrier  # gloo carries tensors of GPUs as well, by way of main memory
     return RoutedGroup(carrier, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
+
+
+def _has_own_gpu(store: Store, rank: int, size: int) -> bool:
+    """Whether no two workers use the same GPU, which NCCL refuses to carry."""
+    mine = torch.cuda.get_device_properties(torch.cuda.current_device())
+    store.set(f"gpu/{rank}", str(mine.uuid))
+    return len({store.get(f"gpu/{member}") for member in range(size)}) == size
 
 
 def _seed(world: World) -> None:
