@@ -12,7 +12,7 @@ from reparto.cli import COMMANDS
 from reparto.cli._arguments import add_json, add_script, new_parser, own_args
 
 if TYPE_CHECKING:
-    from reparto.spec import Program
+    from reparto.spec import Program, SourceFile
 
 _EXAMPLE = """\
   reparto convert train.py > train_shared.py
@@ -61,6 +61,14 @@ def command(args: argparse.Namespace) -> int:
     return 0
 
 
+def _by_module(file: SourceFile) -> str:
+    """Where a file that lies elsewhere is found when it is imported from the script's folder."""
+    parts = file.module.split(".")
+    if os.path.basename(file.path) == "__init__.py":
+        parts.append("__init__")
+    return os.path.join(*parts) + ".py"
+
+
 def _write(program: Program, output: str) -> list[Path]:
     """Write the program's files: one by name, or all into a folder as they lie in theirs."""
     from reparto.errors import UsageError
@@ -79,7 +87,7 @@ def _write(program: Program, output: str) -> list[Path]:
     for file in program.files if as_folder else program.files[:1]:
         name = os.path.relpath(file.path, root)
         if name.startswith(os.pardir):
-            name = os.path.basename(file.path)
+            name = _by_module(file)
         path = target / name if as_folder else target
         if path.resolve() == Path(file.path).resolve():
             raise UsageError(f"{path} is the original", remedy="give -o another name")

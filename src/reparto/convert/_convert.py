@@ -35,8 +35,18 @@ def convert(script: Path, args: Sequence[str] = ()) -> Result:
         >>> print(diff(result.program))         # doctest: +SKIP
     """
     path = Path(script).absolute()
+    found = _convert(script, path, args, anywhere=False)
+    if isinstance(found, Refused) and {one.code for one in found.program.diagnostics} == {"C201"}:
+        # The loop may be in a package of the user's that does not lie beside the script.
+        elsewhere = _convert(script, path, args, anywhere=True)
+        if len(elsewhere.program.files) > len(found.program.files):
+            return elsewhere
+    return found
+
+
+def _convert(script: Path, path: Path, args: Sequence[str], *, anywhere: bool) -> Result:
     try:
-        sources = load(path)
+        sources = load(path, anywhere=anywhere)
     except OSError as error:
         raise UsageError(
             f"{script}: {error.strerror or error}", remedy="give the path of a Python script"

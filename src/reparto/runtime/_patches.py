@@ -607,7 +607,9 @@ def _read(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def read(self: Tensor, *args: Any) -> Any:
         world = current()
-        by_us = sys._getframe(1).f_globals.get("__name__", "").startswith("reparto.")
+        reader = sys._getframe(1).f_globals.get("__name__", "")
+        # Samplers of loaders read ahead, and how far is our business.
+        by_us = reader.startswith(("reparto.", "torch.utils.data."))
         if world is None or world.is_reading or by_us:
             return original(self, *args)
         world.is_reading = True  # a tracked tensor comes here again with its global value

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from reparto.convert.gather._folders import Folders
 from reparto.spec import Place
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -84,19 +85,26 @@ class Source:
             node = parent
 
 
-def load(script: Path) -> list[Source]:
+def load(script: Path, *, anywhere: bool = False) -> list[Source]:
     """Read the script and, through its imports, every module of the user's own.
+
+    Args:
+        script: Absolute.
+        anywhere: Look for modules wherever this Python finds them, but not among those that are
+            installed; otherwise only where the script's folder and its text lead.
 
     Raises:
         SourceError: If a file has a syntax error.
         OSError: If the script cannot be read.
     """
-    root = script.parent
+    folders = Folders(script, anywhere=anywhere)
     sources = [_parse(script, "__main__")]
     seen = {script}
     for source in sources:
+        folders.learn(source.path, source.tree)
         for name in _imported_names(source):
-            for path, module in _find(root, name):
+            root = folders.of(name.partition(".")[0])
+            for path, module in _find(root, name) if root is not None else ():
                 if path not in seen and len(sources) < _MAX_MODULES:
                     seen.add(path)
                     sources.append(_parse(path, module))
