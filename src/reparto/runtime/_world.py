@@ -586,7 +586,7 @@ def _notes(world: World) -> list[str]:
         notes.append(f"ran on the whole batch on every worker: {names}")
     if world.drew_alone():
         notes.append(
-            "the model draws (dropout and the like): each worker did so for its own samples, "
-            "so the numbers are others than alone; batches and their order are the same"
+            "the model draws (dropout and the like): each worker did so for its own samples, so "
+            "these numbers, and shuffles that come after them, are others than alone"
         )
     return notes
