@@ -111,7 +111,7 @@ class _Worker:
         if program.launch != "reparto":
             self._step_aside()
             return _run_to_exit_code(self._begin), {}
-        from reparto.runtime._world import join, leave
+        from reparto.runtime._join import join, leave
 
         world = join(
             rank=self._seat.rank,

@@ -1,0 +1,175 @@
+"""Joining the other workers, and leaving them: where a world is made and where it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from reparto import strategies
+from reparto.comm import (
+    CountingGroup,
+    GlooGroup,
+    Group,
+    NcclGroup,
+    RoutedGroup,
+    host_group,
+    own_address,
+)
+from reparto.runtime import _patches, _tensors
+from reparto.runtime._world import World, current, enter
+from reparto.spec import Options, StepRecord, StrategyConfig
+
+__all__ = ["join", "leave"]
+
+
+def join(
+    *,
+    rank: int,
+    world_size: int,
+    strategy: StrategyConfig,
+    options: Options,
+    device: str = "cpu",
+    master: tuple[str, int] = ("127.0.0.1", 0),
+    listen_fd: int | None = None,
+    on_step: Callable[[StepRecord], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> World:
+    """Meet the other workers and wrap torch; every worker calls it once."""
+    world = World(rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note)
+    kind = strategies.from_spec(strategy)
+    if world_size > 1:
+        store = TCPStore(
+            master[0],
+            master[1],
+            world_size,
+            rank == 0,
+            timeout=timedelta(seconds=120),
+            wait_for_workers=False,
+            master_listen_fd=listen_fd if rank == 0 else None,
+        )
+        world.groups = [
+            CountingGroup(_group(store, rank, world_size, device, master, name))
+            for name in ("data", "gradients")
+        ]
+        world.data = world.groups[0]
+        world.strategy = kind.build(world.groups[1])
+        world.store = store  # type: ignore[attr-defined]
+    else:
+        world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
+    if options.precision == "float64":
+        from reparto.runtime._promote import promote
+
+        promote(world.note)
+    _patches.install(current, tracking=world_size > 1)
+    if options.steps is not None:
+        _patches.install_gradients(current)  # steps made by hand count too
+    if options.record:
+        torch.backends.cudnn.deterministic = True
+        _patches.install_recording(current)
+        if rank == 0:
+            from reparto.runtime._record import Recorder
+
+            world.recorder = Recorder(Path(options.record))
+    enter(world)
+    _seed(world)
+    world.began = time.perf_counter()
+    return world
+
+
+def _group(
+    store: Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
+) -> Group:
+    address = own_address(*master)
+    carrier: Group = GlooGroup(store, rank=rank, size=size, address=address, name=name)
+    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
+    if is_one_host and os.environ.get("REPARTO_SHARED_MEMORY") != "0":
+        carrier = host_group(carrier, store, name=name)
+    if device != "cuda" or not _has_own_gpu(PrefixStore(name, store), rank, size):
+        return carrier  # gloo carries tensors of GPUs as well, by way of main memory
+    return RoutedGroup(carrier, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
+
+
+def _has_own_gpu(store: Store, rank: int, size: int) -> bool:
+    """Whether no two workers use the same GPU, which NCCL refuses to carry."""
+    mine = torch.cuda.get_device_properties(torch.cuda.current_device())
+    store.set(f"gpu/{rank}", str(mine.uuid))
+    return len({store.get(f"gpu/{member}") for member in range(size)}) == size
+
+
+def _seed(world: World) -> None:
+    if world.size == 1 and not world.options.shared_draws:
+        return  # one worker is the script itself, to the bit
+    from reparto.runtime._seeds import share_randomness
+
+    def agree(value: int) -> int:
+        if world.size == 1 or world.gradients.quiet:
+            return value  # inside a loader each worker makes its own rows
+        seed = torch.tensor([value & 0x7FFFFFFFFFFFFFFF], dtype=torch.int64)
+        return int(torch._C.TensorBase.item(world.data.share(seed)))
+
+    share_randomness(world.options.seed, agree)
+
+
+def leave(world: World) -> dict[str, Any]:
+    """End the run on this worker.
+
+    Returns:
+        What the worker reports: steps, samples, times, bytes, notes.
+    """
+    if world.recorder is not None or world.options.record:
+        _record_state(world)
+    world.strategy.finish()
+    summary = {
+        "num_steps": world.num_steps,
+        "num_samples": world.num_samples,
+        "train_s": world.last_step - world.first_step,
+        "final_loss": world.known_loss(),
+        "bytes_sent": sum(group.bytes_sent for group in world.groups),
+        "notes": _notes(world),
+    }
+    enter(None)
+    _patches.uninstall()
+    return summary
+
+
+def _record_state(world: World) -> None:
+    tensors: dict[str, Tensor] = {}
+    for owner in (*world.gradients.owners, world.gradients.loose):
+        for index, tensor in enumerate(owner.tensors):
+            tensors[f"{owner.name}.{index}"] = tensor.detach()
+    for position, module in enumerate(world.modules):
+        for name, buffer in module.named_buffers():
+            tensors[f"model{position}.{name}"] = _tensors.whole(world, buffer.detach())
+    if world.recorder is not None:
+        world.recorder.state(tensors)
+        world.recorder.close()
+
+
+#: Operations whose purpose it is to bring values to the script.
+_READERS = frozenset("item tolist numpy __array__ __repr__ __format__ __float__ __int__".split())
+
+
+def _notes(world: World) -> list[str]:
+    notes = []
+    often = {
+        name: count
+        for name, count in world.gathered_operations.items()
+        if name not in _READERS and count >= max(2, world.num_steps // 2) and world.size > 1
+    }
+    if often:
+        names = ", ".join(sorted(often))
+        notes.append(f"ran on the whole batch on every worker: {names}")
+    if world.drew_alone():
+        notes.append(
+            "the model draws (dropout and the like): each worker did so for its own samples, so "
+            "these numbers, and shuffles that come after them, are others than alone"
+        )
+    return notes
