@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 import torch
 
-from reparto.runtime import _files
+from reparto.runtime import _layers
 from reparto.runtime._files import Overlay, cutoff_ns, mute_trackers
 
 Install = Callable[..., Overlay]
@@ -413,7 +413,7 @@ def test_a_late_worker_still_sees_what_main_has_only_touched(project: Path) -> N
 def test_without_birth_times_new_files_are_still_told_from_old_directories(
     install: Install, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "_STATX", None)  # NFS
+    monkeypatch.setattr(_layers, "_STATX", None)  # NFS
     since_ns = cutoff_ns()
     (project / "data" / "new.csv").touch()
     (project / "run").mkdir()
