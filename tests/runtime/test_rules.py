@@ -144,6 +144,27 @@ CONVERSIONS = {
     "eye": case("s:b,4", lambda x: (torch.eye(x.size(0)), torch.arange(x.size(0)))),
     "merged size": kept("s:b,4", lambda x: torch.zeros(x.size(0) * 3, 2) + 1),
     "numpy": case("s:b,4", lambda x: torch.from_numpy(x.detach().numpy() * 2)),
+    "an old tensor of a shard": case("n:b,4", lambda x: (torch.Tensor(x), torch.DoubleTensor(x))),
+    "an old tensor of indices": case("i5:b", lambda i: torch.LongTensor(i)),
+    "an old tensor of something else": case(
+        "n:b,4",
+        lambda x: (
+            x * torch.DoubleTensor([1, 2, 3, 4]),
+            torch.Tensor([[1.0]]) + x,
+            torch.Tensor(x.size(0), 4).fill_(1) * x,
+            torch.LongTensor(2, 3).shape,
+        ),
+    ),
+    "old types": case(
+        "n:b,4",
+        lambda x: (
+            x.type(torch.FloatTensor),
+            x.type("torch.LongTensor"),
+            isinstance(x.float(), torch.FloatTensor),
+            isinstance(x, torch.FloatTensor),
+            torch.FloatTensor.dtype,
+        ),
+    ),
     "a tensor of a shard": case("n:b,4", lambda x: (torch.tensor(x), torch.as_tensor(x))),
     "a tensor of sums": case("n:b,4", lambda x: torch.tensor([x.sum(), x.mean()])),
     "a list": case("n:b,4", lambda x: x.tolist()),

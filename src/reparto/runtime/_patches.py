@@ -18,7 +18,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.autograd.variable import VariableMeta
 
-from reparto.runtime import _backward, _functions, _regions
+from reparto.runtime import _backward, _functions, _legacy, _regions
 from reparto.runtime._factories import made
 from reparto.runtime._layout import BatchInt
 from reparto.runtime._norm import batch_norm, plain_batch_norm
@@ -83,6 +83,10 @@ def install(current: Current, tracking: bool) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         _replace(torch, name, lambda o: _copying(current, o))
     _replace(VariableMeta, "__call__", lambda o: _variable(o))
+    for name in _legacy.NAMES:
+        _replace(torch, name, _legacy.standing_for)
+    _replace(torch, "set_default_tensor_type", _legacy.set_default_type)
+    _replace(Tensor, "__new__", _legacy.new_tensor)
     for name in ("arange", "eye", "linspace", "randperm"):
         _replace(torch, name, lambda o: _counting_factory(current, o))
     _replace(nn.Parameter, "__new__", lambda o: staticmethod(_parameter(current, o)))
