@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from reparto.comm import MAX, GlooGroup, HostGroup, _host, host_group
+from reparto.errors import DisagreementError
 from reparto.testing import run_members
 
 SIZE = 3
@@ -98,6 +99,18 @@ def test_all_use_gloo_when_one_cannot_reach_the_memory(monkeypatch):
     kinds = run_members(2, make, lambda group: (type(group), group.sum(torch.ones(1)).item()))
     assert kinds == [(GlooGroup, 2.0)] * 2
     assert len(tried) == 1
+
+
+def test_members_that_exchange_different_things_are_told(make_group):
+    def work(group):
+        with pytest.raises(DisagreementError, match="exchange different things"):
+            if group.rank():
+                group.gather_all(torch.ones(2, dtype=torch.int64))
+            else:
+                group.sum(torch.ones(4))
+        return True
+
+    assert run_members(2, make_group, work) == [True] * 2
 
 
 PEER = """

@@ -424,3 +424,87 @@ def test_optimizers_that_were_made_before_the_run():
         return state(net)
 
     same(train)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_layers_that_thaw_later(eager):
+    def train(x, y):
+        net = model()
+        net[0].requires_grad_(False)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        norms = []
+        for epoch in range(4):
+            if epoch in (1, 3):
+                net[0].requires_grad_(True)
+            elif epoch == 2:
+                net[2].requires_grad_(False)
+            for a, b in batches(x, y):
+                optimizer.zero_grad(set_to_none=eager)
+                F.cross_entropy(net(a), b).backward()
+                norms.append(nn.utils.clip_grad_norm_(net.parameters(), 1.0).item())
+                optimizer.step()
+        return state(net), norms
+
+    same(train)
+
+
+def weighted(outputs, labels):
+    return F.cross_entropy(outputs, labels, weight=torch.tensor([1.0, 5.0, 0.2]), ignore_index=0)
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-0.01, 0.01)
+
+
+@pytest.mark.parametrize("kind", ["parameter", "function", "module", "early", "late"])
+def test_hooks_see_the_gradient_of_the_whole_weighted_mean(kind):
+    def train(x, y):
+        net = model()
+        seen = []
+
+        def arrived(p):
+            seen.append(p.grad.norm().item())
+
+        if kind == "early":
+            net[0].weight.register_post_accumulate_grad_hook(arrived)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        if kind == "parameter":
+            net[0].weight.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+        if kind == "module":
+            net[2].register_full_backward_hook(
+                lambda module, inputs, outputs: (inputs[0].clamp(-0.01, 0.01),)
+            )
+        if kind == "late":
+            net[2].bias.register_post_accumulate_grad_hook(arrived)
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            hidden = net[1](net[0](a))
+            if kind == "function":
+                hidden = Clipped.apply(hidden)
+            weighted(net[2](hidden), b).backward()
+            optimizer.step()
+        return state(net), seen
+
+    same(train)
+
+
+def test_complex_parameters():
+    def train(x, y):
+        torch.manual_seed(1)
+        weight = nn.Parameter(torch.randn(3, 5, dtype=torch.complex128))
+        bias = nn.Parameter(torch.zeros(5))
+        optimizer = torch.optim.Adam([weight, bias], 0.05)
+        for a, b in batches(x, y):
+            optimizer.zero_grad()
+            hidden = torch.fft.irfft(torch.fft.rfft(a) @ weight, n=5) + bias
+            F.cross_entropy(hidden, b).backward()
+            optimizer.step()
+        return torch.view_as_real(weight.detach()), bias.detach()
+
+    same(train)

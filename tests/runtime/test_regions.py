@@ -1,6 +1,8 @@
 """Regions: modules that treat every sample on its own run on plain tensors, others do not."""
 
 import copy
+import math
+import random
 
 import numpy as np
 import pytest
@@ -103,6 +105,14 @@ def test_pure_modules_become_regions(name, workers):
     assert run_workers(2, known) == [[True], [True]]
 
 
+def helper(bias, h):
+    return bias * h.size(0)
+
+
+def keep(h):
+    STASH.setdefault(reparto.rank(), []).append(h.detach())
+
+
 class Impure(nn.Module):
     """Each kind looks across the batch in a way of its own."""
 
@@ -112,6 +122,8 @@ class Impure(nn.Module):
         self.linear = nn.Linear(4, 4)
         self.register_buffer("mean", torch.zeros(4))
         self.calls = 0
+        if kind == "mixes_now_and_then":
+            self.random = random.Random(1)
 
     def forward(self, x, y=None):
         h = self.linear(x)
@@ -203,6 +215,26 @@ class Impure(nn.Module):
     def shares_out_its_own(self, h, y):
         noise = np.random.RandomState(3).normal(size=(h.size(0), 4))
         return h + reparto.shard(torch.from_numpy(noise).to(h.dtype))
+
+    def divides_by_the_size(self, h, y):
+        return h + self.linear.bias / h.size(0)
+
+    def asks_math_for_the_size(self, h, y):
+        return h * math.log(h.shape[0] + 1.0) + helper(self.linear.bias, h)
+
+    def mixes_now_and_then(self, h, y):
+        return 0.7 * h + 0.3 * h.flip(0) if self.random.random() < 0.4 else h
+
+    def mixes_every_third_time(self, h, y):
+        self.calls += 1
+        return 0.7 * h + 0.3 * h.flip(0) if self.calls % 3 == 0 else h
+
+    def keeps_it_by_a_helper(self, h, y):
+        keep(h)
+        return h * 2
+
+    def masks_by_a_global(self, h, y):
+        return h * STASH.get(reparto.rank(), [1.0])[-1]
 
     def normalises_its_weights(self, h, y):
         return h @ F.batch_norm(self.linear.weight, None, None, training=True)

@@ -144,6 +144,20 @@ CONVERSIONS = {
     "eye": case("s:b,4", lambda x: (torch.eye(x.size(0)), torch.arange(x.size(0)))),
     "merged size": kept("s:b,4", lambda x: torch.zeros(x.size(0) * 3, 2) + 1),
     "numpy": case("s:b,4", lambda x: torch.from_numpy(x.detach().numpy() * 2)),
+    "arguments with names": case(
+        "n:b,4 i4:b,2",
+        lambda x, i: (
+            torch.gather(input=x, dim=1, index=i),
+            torch.index_select(input=x, dim=1, index=torch.tensor([0, 2])),
+        ),
+    ),
+    "differences after others": case(
+        "n:b,4", lambda x: torch.diff(x, prepend=torch.zeros(x.shape[0], 1))
+    ),
+    "a vector times a batch": case("n:b,4,3 N:4", lambda x, v: v @ x),
+    "a sparse matrix times a batch": case(
+        "n:b,4", lambda x: torch.eye(x.size(0)).to_sparse() @ x
+    ),
     "an old tensor of a shard": case("n:b,4", lambda x: (torch.Tensor(x), torch.DoubleTensor(x))),
     "an old tensor of indices": case("i5:b", lambda i: torch.LongTensor(i)),
     "an old tensor of something else": case(

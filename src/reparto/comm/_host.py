@@ -4,6 +4,7 @@ gloo carries small messages between two processes of a machine in some 300 µs; 
 memory it is a tenth. Every member has two areas in the memory, used in turn, and a counter:
 
     counters │ 0 │ 1 │ 2 │      which operation each member has posted; only it writes its own
+    marks    │ 0 even │ 0 odd │ 1 even …      what kind of operation that is: members must agree
     areas    │ 0 even │ 0 odd │ 1 even │ 1 odd │ 2 even │ 2 odd │
 
     post     copy into my area of this turn, count my counter up, wake who waits for it
@@ -26,6 +27,7 @@ import platform
 import secrets
 import select
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +36,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import AllgatherOptions, PrefixStore, Store, Work
 
 from reparto.comm._base import MAX, MIN, SUM, Group, Op
+from reparto.errors import DisagreementError
 
 AREA_BYTES = 1 << 20
 _PAGE = 4096
@@ -83,8 +86,9 @@ class SharedMemory:
     def __init__(self, fd: int, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._map = mmap.mmap(fd, _length(size))
-        header = memoryview(self._map)[_TOKEN_BYTES : _TOKEN_BYTES + 16 * size].cast("q")
-        self.counters, self.pids = header[:size], header[size:]
+        header = memoryview(self._map)[_TOKEN_BYTES : _TOKEN_BYTES + 32 * size].cast("q")
+        self.counters, self.pids = header[:size], header[size : 2 * size]
+        self.marks = header[2 * size :]
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + _TOKEN_BYTES
         self.areas = [
             [
@@ -210,24 +214,37 @@ class HostGroup(Group):
         bytes_used = like.numel() * like.element_size()
         return self._memory.areas[member][self._count + ahead & 1][:bytes_used].view(like.dtype)
 
-    def posted(self) -> None:
+    def posted(self, mark: int) -> None:
         """My piece is in its area."""
         self._count += 1
+        self._memory.marks[2 * self._memory.rank + (self._count & 1)] = mark
         self._memory.post(self._count)
 
-    def met(self) -> None:
-        """Wait until every member has posted as often as I have."""
+    def met(self, mark: int) -> None:
+        """Wait until every member has posted as often as I have, and the same."""
         memory = self._memory
         for member in range(memory.size):
-            if member == memory.rank or memory.counters[member] >= self._count:
-                continue
-            until = time.monotonic() + self._timeout_s
-            while not memory.wait(member, self._count, min(_LOOK_S, self._timeout_s)):
-                if self._peers.is_gone(member):
-                    raise RuntimeError(f"worker {member} is gone")
-                if time.monotonic() > until:
-                    limit = f"{self._timeout_s:.0f} s"
-                    raise RuntimeError(f"worker {member} did not come within {limit}")
+            if memory.counters[member] < self._count:
+                self._wait_for(member)
+            if memory.marks[2 * member + (self._count & 1)] != mark:
+                raise DisagreementError(
+                    f"workers {memory.rank} and {member} exchange different things",
+                    remedy="look for what differs between workers: the clock, the host's name, "
+                    "unsorted listings of files, unseeded generators of other libraries",
+                )
+
+    def _wait_for(self, member: int) -> None:
+        memory = self._memory
+        until = time.monotonic() + self._timeout_s
+        while not memory.wait(member, self._count, min(_LOOK_S, self._timeout_s)):
+            is_gone = self._peers.is_gone(member)
+            if memory.counters[member] >= self._count:
+                return  # it posted, and then it went
+            if is_gone:
+                raise RuntimeError(f"worker {member} is gone")
+            if time.monotonic() > until:
+                limit = f"{self._timeout_s:.0f} s"
+                raise RuntimeError(f"worker {member} did not come within {limit}")
 
 
 class _Operation(Work):
@@ -244,6 +261,12 @@ class _Operation(Work):
         self.tensors = tensors
         self.flats = [tensor.detach().contiguous().view(-1) for tensor in tensors]
         self.pieces = _pieces(self.flats)
+        what = [self.kind(), *[(str(flat.dtype), flat.numel()) for flat in self.flats]]
+        self.mark = zlib.crc32(repr(what).encode())  # hash() differs between processes
+
+    def kind(self) -> str:
+        """What all members must call alike."""
+        return type(self).__name__
 
     def post(self) -> None:
         """Let the others see my first piece."""
@@ -253,7 +276,7 @@ class _Operation(Work):
     def _put(self, group: HostGroup, number: int) -> None:
         if self.pieces and self.is_read():
             group.area(group.rank(), self.pieces[number], ahead=1).copy_(self.pieces[number])
-        group.posted()
+        group.posted(self.mark)
 
     def is_read(self) -> bool:
         """Whether the others read what I have."""
@@ -267,7 +290,7 @@ class _Operation(Work):
         for number in range(max(1, len(self.pieces))):
             if number:
                 self._put(group, number)
-            group.met()
+            group.met(self.mark)
             if self.pieces:
                 self.take(group, number, self.pieces[number])
         self.group = None
@@ -293,8 +316,11 @@ class _Operation(Work):
 
 class _Sum(_Operation):
     def __init__(self, group: HostGroup, tensors: Sequence[Tensor], reducer: Any) -> None:
-        super().__init__(group, tensors)
         self.reducer = reducer
+        super().__init__(group, tensors)
+
+    def kind(self) -> str:
+        return str(self.reducer.__name__)
 
     def take(self, group: HostGroup, number: int, piece: Tensor) -> None:
         areas = [group.area(member, piece) for member in range(group.size())]
@@ -334,9 +360,12 @@ class _Gather(_Operation):
 
 class _Share(_Operation):
     def __init__(self, group: HostGroup, tensors: Sequence[Tensor], root: int) -> None:
-        super().__init__(group, tensors)
         self.is_root: bool = group.rank() == root
         self.root = root
+        super().__init__(group, tensors)
+
+    def kind(self) -> str:
+        return f"from {self.root}"
 
     def is_read(self) -> bool:
         return self.is_root
@@ -353,7 +382,8 @@ class _Peers:
         self._poll = select.poll()
         self._members: dict[int, int] = {}
         mine = memory.pids[memory.rank]
-        for member, pid in enumerate(memory.pids):
+        self._pids = list(memory.pids)
+        for member, pid in enumerate(self._pids):
             if pid != mine:
                 with contextlib.suppress(OSError):
                     fd = os.pidfd_open(pid)
@@ -363,7 +393,7 @@ class _Peers:
     def is_gone(self, member: int) -> bool:
         """Whether a member's process has ended."""
         ended = [self._members[fd] for fd, _ in self._poll.poll(0)]
-        return member in ended
+        return member in ended or not os.path.exists(f"/proc/{self._pids[member]}")
 
 
 class _Timespec(ctypes.Structure):
@@ -401,7 +431,7 @@ def _meet(store: Store, rank: int, size: int) -> SharedMemory | None:
 
 
 def _header(size: int) -> int:
-    length = _TOKEN_BYTES + 16 * size
+    length = _TOKEN_BYTES + 32 * size
     return -(-length // _PAGE) * _PAGE
 
 

@@ -186,6 +186,8 @@ def register_hook(current: Current, original: Any) -> Any:
         if world is None or world.size == 1 or isinstance(self, Tracked) or world.regions.active:
             return original(self, hook)
 
+        world.has_hooks = True
+
         def on_whole(grad: Tensor) -> Any:
             # The hook must see the global gradient; what it returns is shared out again.
             result = hook(sum_all(grad, world.data))
@@ -194,3 +196,22 @@ def register_hook(current: Current, original: Any) -> Any:
         return original(self, on_whole)
 
     return register_hook
+
+
+def register_arrival_hook(current: Current, original: Any) -> Any:
+    """``Tensor.register_post_accumulate_grad_hook``: we hear of the gradient before the script."""
+
+    @functools.wraps(original)
+    def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> Any:
+        world = current()
+        if world is None or world.size == 1:
+            return original(self, hook)
+        world.has_hooks = True
+
+        def told_first(tensor: Tensor) -> Any:
+            world.gradients.arrives(tensor)
+            return hook(tensor)
+
+        return original(self, told_first)
+
+    return register_post_accumulate_grad_hook

@@ -51,6 +51,7 @@ def concerns(world: World, function: Any, args: Any) -> bool:
 
 def applied(world: World, function: Any, apply: Any, args: Any, kwargs: Any) -> Any:
     """Call a function of the script's own."""
+    world.has_hooks = True  # its backward pass is code of the script's
     world.impure("has a backward pass of its own")
     if function not in _twins:
         _twins[function] = _twin(function)

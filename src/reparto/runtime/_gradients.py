@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,7 +32,9 @@ from reparto.strategies import ParameterSet, grad_of, set_grad
 if TYPE_CHECKING:
     from reparto.runtime._world import World
 
-_tensor = torch.tensor  # as it is before the runtime watches the script's
+# As they are before the runtime watches the script's.
+_tensor = torch.tensor
+register_arrival_hook: Any = Tensor.register_post_accumulate_grad_hook
 
 
 class Owner(ParameterSet):
@@ -53,6 +55,8 @@ class Owner(ParameterSet):
         self.num_steps = 0
         self.num_reductions = 0
         self.touched = -1
+        self.wanted: list[bool] = []
+        self.watched: set[int] = set()
 
 
 class Gradients:
@@ -77,6 +81,8 @@ class Gradients:
         )
         self._cell: Cell | None = None
         self._divisor: Divisor | None = None
+        self._arrived: dict[int, Callable[[Tensor], None]] = {}
+        self._told: set[int] = set()
 
     @contextlib.contextmanager
     def unseen(self) -> Iterator[None]:
@@ -118,13 +124,28 @@ class Gradients:
         key = id(tensor)
         self._owner_of[key] = (owner, index)
         weakref.finalize(tensor, self._owner_of.pop, key, None)
+        owner.wanted.append(tensor.requires_grad)
         if tensor.requires_grad and tensor.is_leaf:
             self._watch(owner, tensor)
 
+    def _see_frozen(self, owner: Owner) -> None:
+        """Layers may have been frozen, or have thawed, since the last pass."""
+        wanted = [tensor.requires_grad for tensor in owner.tensors]
+        if wanted == owner.wanted:
+            return
+        owner.wanted, owner.started = wanted, False
+        for tensor in owner.tensors:
+            if tensor.requires_grad and tensor.is_leaf and id(tensor) not in owner.watched:
+                self._watch(owner, tensor)
+
     def _watch(self, owner: Owner, tensor: Tensor) -> None:
         key = id(tensor)
+        owner.watched.add(key)
 
         def arrived(tensor: Tensor) -> None:
+            if key in self._told:
+                self._told.remove(key)
+                return  # a hook of the script's came first
             if owner.touched != self.num_backwards:
                 self._first_arrival(owner)
             elif not owner.pending:
@@ -132,7 +153,16 @@ class Gradients:
             if owner.eager:
                 self.world.strategy.on_gradient(owner, self._owner_of[key][1])
 
-        tensor.register_post_accumulate_grad_hook(arrived)
+        self._arrived[key] = arrived
+        register_arrival_hook(tensor, arrived)
+
+    def arrives(self, tensor: Tensor) -> None:
+        """A hook of the script's is about to see a gradient, maybe before ours does."""
+        arrived = self._arrived.get(id(tensor))
+        if arrived is not None and id(tensor) in self._owner_of:
+            self._told.discard(id(tensor))
+            arrived(tensor)
+            self._told.add(id(tensor))
 
     def _first_arrival(self, owner: Owner) -> None:
         owner.touched = self.num_backwards
@@ -174,9 +204,12 @@ class Gradients:
         self.num_backwards += 1
         self._cell, self._divisor = cell, divisor
         self._drop_forgotten()
+        self._told.clear()
         for owner in (*self.owners, self.loose):
             if owner.pending and owner.eager:
                 self.needed(owner)  # it was not the last one after all
+            if not owner.pending:
+                self._see_frozen(owner)
             if owner.pending and (owner.divisor or divisor):
                 self._set_right(owner)
             if owner.reduced:
@@ -187,8 +220,11 @@ class Gradients:
         """Whether gradients of a pass may lack the divisor's correction until they are read.
 
         Not where terms of another pass lie there already, nor where gradients arrive at tensors
-        that no optimizer owns: nobody would set those right.
+        that no optimizer owns: nobody would set those right. Nor where code of the script's looks
+        at gradients on their way.
         """
+        if self.world.has_hooks:
+            return False
         owned = bool(self.owners) and not self.loose.tensors and not self.world.has_leaves
         return owned and not any(owner.pending for owner in self.owners)
 
@@ -201,6 +237,7 @@ class Gradients:
         self.loose.aside.clear()
         for index, tensor in enumerate(kept):
             self._owner_of[id(tensor)] = (self.loose, index)
+        self.loose.wanted = [tensor.requires_grad for tensor in kept]
 
     def _decide_overlap(self, owner: Owner) -> None:
         last = owner.expected > 0 and owner.backwards + 1 == owner.expected

@@ -8,7 +8,7 @@ sets, batches with strings in them) every worker loads the whole batch and keeps
 
 from __future__ import annotations
 
-import random
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
+from reparto.errors import DisagreementError
+from reparto.runtime._draws import random_state, restore_state, same_state
 from reparto.runtime._layout import Placement, Split
 from reparto.runtime._tensors import Shard, shard
 
@@ -111,6 +113,8 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
             _choose(world, self)
         sampler = self.batch_sampler if self._reparto_by_index else None
         batches = kind.__iter__(self)
+        if sampler is not None:
+            _guard(batches, self.dataset)
         return _SharedIterator(world, batches, sampler.splits if sampler is not None else None)
 
     body = {"__iter__": __iter__, "_reparto_shared": True, "__module__": kind.__module__}
@@ -118,6 +122,26 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
     object.__setattr__(loader, "__class__", shared)
     object.__setattr__(loader, "_reparto_by_index", None)
     return loader
+
+
+def _guard(batches: Any, dataset: Any) -> None:
+    """Stop when an item draws after all: workers that load different items would go apart."""
+    fetcher = getattr(batches, "_dataset_fetcher", None)  # there is one in this process, or none
+    if fetcher is None or type(dataset) is TensorDataset:
+        return
+    fetch = fetcher.fetch
+
+    def guarded(indices: Any) -> Any:
+        before = random_state()
+        found = fetch(indices)
+        if not same_state(before, random_state()):
+            raise DisagreementError(
+                "an item of the data set draws random numbers, though others do not",
+                remedy="set REPARTO_WHOLE_BATCHES=1: every worker then loads whole batches",
+            )
+        return found
+
+    fetcher.fetch = guarded
 
 
 def _choose(world: World, loader: Any) -> None:
@@ -134,6 +158,8 @@ def _choose(world: World, loader: Any) -> None:
 
 def _can_slice_indices(loader: Any) -> bool:
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        return False
+    if os.environ.get("REPARTO_WHOLE_BATCHES") == "1":
         return False
     if loader.collate_fn is not default_collate or loader._iterator is not None:
         return False
@@ -156,26 +182,20 @@ def _makes_batches_as_torch_does(kind: Any) -> bool:
 
 def _is_steady(dataset: Any) -> bool:
     """Whether an item is the same each time, and asking for it draws nothing."""
-    before = _random_state()
+    before = random_state()
     try:
         first, second = dataset[0], dataset[0]
-        untouched = _same_state(before, _random_state())
-        return untouched and _same(first, second)
+        for index in _some(len(dataset)):
+            dataset[index]  # a rare class may be augmented, or one part of several
+        return same_state(before, random_state()) and _same(first, second)
     except Exception:  # whatever a data set does with an index of ours, loading whole is right
         return False
     finally:
-        torch.set_rng_state(before[0])
-        random.setstate(before[1])
-        np.random.set_state(before[2])
+        restore_state(before)
 
 
-def _random_state() -> tuple[Any, Any, Any]:
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()
-
-
-def _same_state(one: Any, two: Any) -> bool:
-    same_numpy = all(np.array_equal(a, b) for a, b in zip(one[2], two[2], strict=True))
-    return bool(torch.equal(one[0], two[0])) and one[1] == two[1] and same_numpy
+def _some(length: int, count: int = 16) -> list[int]:
+    return sorted({length * step // count for step in range(1, count)} | {length - 1})
 
 
 def _same(one: Any, two: Any) -> bool:

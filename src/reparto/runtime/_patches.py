@@ -107,6 +107,8 @@ def install_gradients(current: Current) -> None:
     _replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
     _replace(Tensor, "backward", lambda o: _backward.backward(current, o))
     _replace(Tensor, "register_hook", lambda o: _backward.register_hook(current, o))
+    arrival = "register_post_accumulate_grad_hook"
+    _replace(Tensor, arrival, lambda o: _backward.register_arrival_hook(current, o))
     _replace(torch.autograd, "backward", lambda o: _backward.autograd_backward(current, o))
     _replace(torch.autograd, "grad", lambda o: _backward.autograd_grad(current, o))
     _replace(torch.optim.Optimizer, "zero_grad", lambda o: _zero_grad(current, o, _of_optimizer))
@@ -207,6 +209,7 @@ def _hooked(current: Current, original: Any) -> Any:
         if world is not None:
             world.regions.forget()
             if "backward" in original.__name__:
+                world.has_hooks = True
                 hook = _regions.on_global_gradients(world, self, hook)
         return original(self, hook, *args, **kwargs)
 

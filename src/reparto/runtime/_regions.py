@@ -9,30 +9,46 @@ are asked in turn. Batch normalisation is allowed inside: it finds the batch thr
 
 from __future__ import annotations
 
+import contextlib
+import random
+import types
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from reparto.errors import DisagreementError
 from reparto.runtime._collective import sum_all
+from reparto.runtime._draws import random_state, same_state
 from reparto.runtime._layout import Placement, Split
 from reparto.runtime._mirrors import reflect
+from reparto.runtime._sizes import functions_of, uses_batch_size
 from reparto.runtime._tensors import Shard, Tracked, plain, shard
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
 
 
+#: Of so many kinds of call of one module is remembered what they did.
+MAX_KINDS = 64
+
+
 @dataclass
 class Watch:
-    """What a watched call did."""
+    """What a watched call did.
+
+    Attributes:
+        impure: Why the module must not run as a region; empty if nothing was seen.
+        dims: The dimensions whose size, that of the batch, it has asked for.
+    """
 
     impure: str = ""
+    dims: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -147,6 +163,8 @@ def _called(world: World, module: nn.Module, original: Any, args: Any, kwargs: A
     if known is None:
         known = regions.known[module] = {}
     region = known.get(key)
+    if region is None and len(known) >= MAX_KINDS:
+        known.clear()  # called with another number each time
     if region is None or not world.has_regions:
         return _watched(world, module, original, args, kwargs, known, key)
     if not region.pure:
@@ -172,18 +190,21 @@ def _watched(
     watch = Watch()
     split = next(_shards((args, kwargs)))._place.split
     world.regions.watches.append(watch)
-    drawn = torch.default_generator.get_state()
+    before = random_state(), _numbers(module)
     try:
         result = original(module, *args, **kwargs)
     finally:
         world.regions.watches.pop()
-    if not torch.equal(drawn, torch.default_generator.get_state()):
+    if not same_state(before[0], random_state()):
         # A draw that is not a sample's own (a layer skipped at random) must be everyone's.
         watch.impure = watch.impure or "draws numbers that all workers share"
-    reason = watch.impure or _unsuitable(module, result, split)
-    if world.regions.watches and reason:
+    if before[1] != _numbers(module):
+        watch.impure = watch.impure or "counts its calls, and may go by it"
+    reason = watch.impure or _unsuitable(module, result, split, frozenset(watch.dims))
+    if world.regions.watches:
         outer = world.regions.watches[-1]
         outer.impure = outer.impure or reason
+        outer.dims |= watch.dims
     known[key] = Region(not reason, _placements(result), reason)
     return result
 
@@ -335,7 +356,7 @@ def _kind(value: Any, place: Placement) -> Any:
     return (type(value), id(value))
 
 
-def _unsuitable(module: nn.Module, result: Any, split: Split) -> str:
+def _unsuitable(module: nn.Module, result: Any, split: Split, dims: frozenset[int]) -> str:
     """Why what is seen after a watched call keeps it from being a region, or nothing."""
     if any(getattr(torch.nn.modules.module, name) for name in _GLOBAL_HOOKS):
         return "a hook of all modules may look at local tensors"
@@ -345,9 +366,11 @@ def _unsuitable(module: nn.Module, result: Any, split: Split) -> str:
         if isinstance(child, torch.jit.ScriptModule):
             return "scripted modules cannot be watched"
         for name, value in vars(child).items():
+            if isinstance(value, _GENERATORS):
+                return f"draws by a generator of its own, .{name}"
             if name != "_modules" and _holds_tracked(value):
                 return f"keeps a tensor of the batch in .{name}"
-        if (reason := _unsuitable_code(child)) != "":
+        if (reason := _unsuitable_code(child, dims)) != "":
             return reason
     return "" if _is_simple(result, split) else "returns an object of its own kind"
 
@@ -356,22 +379,52 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
 
 
-def _unsuitable_code(module: nn.Module) -> str:
-    """What can be told of a module's own code: whether it prints, or fills lists of others."""
-    for kind in type(module).__mro__:
-        if kind.__module__.startswith("torch.") or kind is object:
-            break
-        for function in vars(kind).values():
-            code = getattr(function, "__code__", None)
-            if code is None:
-                continue
-            if "print" in code.co_names:
-                return "prints what it sees"
-            names = function.__globals__
-            found = (names[name] for name in code.co_names if name in names)
-            if any(type(one) in (list, dict, set, deque) and _holds_tracked(one) for one in found):
-                return "keeps a tensor of the batch in a list of others"
+def _numbers(module: nn.Module) -> list[Any]:
+    """The plain numbers that a module of the script's and its children hold as attributes."""
+    return [
+        (name, value)
+        for child in module.modules()
+        if not type(child).__module__.startswith("torch.")
+        for name, value in vars(child).items()
+        if type(value) in (int, float, bool) and name != "training"
+    ]
+
+
+def _reached(function: Any) -> Iterator[Any]:
+    """What a function can reach by name: globals, and what it closes over."""
+    code, names = function.__code__, function.__globals__
+    yield from (names[name] for name in code.co_names if name in names)
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty one
+            yield cell.cell_contents
+
+
+def _with_helpers(function: Any, depth: int = 3) -> Iterator[Any]:
+    """A function and those of the script's own that it reaches by name."""
+    yield function
+    for one in _reached(function) if depth else ():
+        module = getattr(one, "__module__", None) or ""
+        if isinstance(one, types.FunctionType) and not module.startswith(("torch.", "reparto.")):
+            yield from _with_helpers(one, depth - 1)
+
+
+def _unsuitable_code(module: nn.Module, dims: frozenset[int]) -> str:
+    """What can be told of a module's own code."""
+    methods = functions_of(type(module))
+    for function in {id(f): f for one in methods for f in _with_helpers(one)}.values():
+        if "print" in function.__code__.co_names:
+            return "prints what it sees"
+        if dims and uses_batch_size(function, dims):
+            return "uses the batch size as a number"
+        if any(isinstance(one, _GENERATORS) for one in _reached(function)):
+            return "draws by a generator of its own"
+        if any(type(one) in _CONTAINERS and _holds_tracked(one) for one in _reached(function)):
+            return "keeps a tensor of the batch in a list of others"
     return ""
+
+
+_CONTAINERS = (list, dict, set, deque)
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
 
 
 def _holds_tracked(value: Any, depth: int = 3) -> bool:

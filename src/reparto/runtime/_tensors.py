@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from reparto.errors import DisagreementError
 from reparto.runtime._collective import gather, gathered, sum_all, summed
 from reparto.runtime._layout import Placement, effective, take
 from reparto.runtime._mirrors import Mirror, reflect, remember, wrote
@@ -146,6 +147,8 @@ class Cell:
 
 def dispatch(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one operation that has tracked tensors among its arguments."""
+    if world.regions.active is not None:
+        return _within_region(world, func, args, kwargs)
     if world.mirrors:
         reflect(world)
     has_shard, has_summand = _census(args)
@@ -163,8 +166,29 @@ def dispatch(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         # A sum over the batch meets rows of the batch: it enters as its global value.
         args, kwargs = mapped((args, kwargs), lambda one: _settled(world, one))
     with _no_dispatch():
-        result = rule(world, func, args, kwargs)
+        try:
+            result = rule(world, func, args, kwargs)
+        except IndexError:
+            if args:
+                raise
+            result = GATHER  # all arguments have names, and the rule knows positions
     return on_whole(world, func, args, kwargs) if result is GATHER else result
+
+
+def _within_region(world: World, func: Any, args: Any, kwargs: Any) -> Any:
+    """A Shard has come into a region by another way than as an argument; there all is local."""
+    split = world.regions.active.split  # type: ignore[union-attr]
+
+    def opened(one: Tensor) -> Tensor:
+        if not isinstance(one, Shard) or one._place.split != split:
+            raise DisagreementError(
+                "a module that looks at each sample on its own met a tensor of another batch",
+                remedy="set REPARTO_REGIONS=0 to have every operation looked at, at some cost",
+            )
+        return plain(one)
+
+    args, kwargs = mapped((args, kwargs), opened)
+    return func(*args, **kwargs)
 
 
 def _census(values: Any) -> tuple[bool, bool]:

@@ -60,6 +60,7 @@ class World:
         self.in_step = self.is_reading = False
         self.last_batch = 0
         self.on_step, self.on_note = on_step, on_note
+        self.has_hooks = False
         self.recorder: Any = None
         self.groups: list[Any] = []
         self.num_steps = self.num_samples = 0
@@ -339,7 +340,10 @@ class World:
         """Make sure that every worker begins with the same parameters."""
         if self.size == 1 or not owner.tensors:
             return
-        wide = [t.detach().double() for t in owner.tensors if t.is_floating_point()]
+        real = [torch.view_as_real(t) if t.is_complex() else t for t in owner.tensors]
+        wide = [t.detach().double() for t in real if t.is_floating_point()]
+        if not wide:
+            return
         mine = torch.stack([torch.stack([t.sum(), t.abs().sum()]) for t in wide])
         theirs = self.data.gather_all(mine)
         if all(torch.equal(one, theirs[0]) for one in theirs):

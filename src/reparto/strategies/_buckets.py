@@ -73,7 +73,7 @@ class Bucket:
     def finish(self) -> list[float]:
         """Wait, put the sums on the tensors, and return what rode along."""
         self.work.wait()
-        tail: list[float] = self._tail.tolist()
+        tail: list[float] = (self._tail.real if self._tail.is_complex() else self._tail).tolist()
         for tensor, layout, count in zip(self.tensors, self.layouts, tail, strict=False):
             if count > 0:
                 set_grad(tensor, self.flat.as_strided(*layout))

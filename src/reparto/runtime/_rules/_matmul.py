@@ -49,6 +49,8 @@ def _matmul(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def product(world: World, one: Tensor, two: Tensor) -> Any:
     """``one @ two`` where at least one of them is a Shard."""
+    if torch.strided is not one.layout or torch.strided is not two.layout:
+        return GATHER
     if _is_summed(one, 1) or _is_summed(two, min(two.dim(), 2)):
         return _summed_over(world, one, two)
     if isinstance(one, Shard) and isinstance(two, Shard) and not _same_batch(one, two):
@@ -63,7 +65,8 @@ def product(world: World, one: Tensor, two: Tensor) -> Any:
         other = aligned_slice(world, other, from_right, place)
     slices = (local(kept), local(other)) if kept is one else (local(other), local(kept))
     result = slices[0] @ slices[1]
-    dim = result.dim() - from_right + (two.dim() == 1)  # a vector takes a dimension away
+    # A vector takes a dimension away: the last one, or the last but one.
+    dim = result.dim() - from_right + (two.dim() == 1) + (one.dim() == 1 and from_right > 2)
     return wrapped(world, result, place.at(dim))
 
 

@@ -154,7 +154,17 @@ BY_NAME["argsort"] = BY_NAME["sort"] = BY_NAME["glu"] = _along(1, -1)
 BY_NAME["topk"] = _along(2, -1)
 BY_NAME["roll"] = _along(2)
 BY_NAME["normalize"] = _along(2, 1)
-BY_NAME["diff"] = _along(2, -1)
+_diff = _along(2, -1)
+
+
+@named("diff")
+def _diff_alone(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    others = (*args[1:], *kwargs.values())
+    return (
+        GATHER
+        if any(isinstance(one, Tensor) for one in others)
+        else _diff(world, func, args, kwargs)
+    )
 
 
 @named("flip")

@@ -37,11 +37,19 @@ def global_shape(world: World, tensor: Shard) -> list[int]:
 
 @named("shape.__get__")
 def _shape(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    _asked(world, args[0])
     return torch.Size(global_shape(world, args[0]))
+
+
+def _asked(world: World, tensor: Shard) -> None:
+    """The script asks for sizes: what it does with that of the batch has to be looked at."""
+    if world.regions.watches:
+        world.regions.watches[-1].dims.add(tensor._place.dim)
 
 
 @named("size")
 def _size(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    _asked(world, args[0])
     shape = global_shape(world, args[0])
     dim = argument(args, kwargs, 1, "dim")
     return torch.Size(shape) if dim is None else shape[dim]
@@ -50,11 +58,13 @@ def _size(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 @named("__len__")
 def _len(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     world.impure("len() of a shared-out tensor")
+    _asked(world, args[0])
     return number(global_shape(world, args[0])[0])
 
 
 @named("numel", "nelement")
 def _numel(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    _asked(world, args[0])
     return prod(global_shape(world, args[0]))
 
 
