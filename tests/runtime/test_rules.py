@@ -144,6 +144,14 @@ CONVERSIONS = {
     "eye": case("s:b,4", lambda x: (torch.eye(x.size(0)), torch.arange(x.size(0)))),
     "merged size": kept("s:b,4", lambda x: torch.zeros(x.size(0) * 3, 2) + 1),
     "numpy": case("s:b,4", lambda x: torch.from_numpy(x.detach().numpy() * 2)),
+    "transforms of functions": case(
+        "n:b,4 N:4",
+        lambda x, w: (
+            torch.vmap(lambda row: row.sum())(x),
+            torch.func.grad(lambda w: (x.detach() @ w).square().mean())(w),
+            torch.func.vmap(torch.func.grad(lambda w, row: row @ w), (None, 0))(w, x),
+        ),
+    ),
     "arguments with names": case(
         "n:b,4 i4:b,2",
         lambda x, i: (

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from reparto.runtime._collective import sum_all
-from reparto.runtime._tensors import Shard, Summand, Tracked, plain, shard, sliced, whole
+from reparto.runtime._tensors import (
+    Shard,
+    Summand,
+    Tracked,
+    in_transform,
+    plain,
+    shard,
+    sliced,
+    whole,
+)
 from reparto.strategies import set_grad
 
 if TYPE_CHECKING:
@@ -145,7 +154,7 @@ def autograd_grad(current: Current, original: Any) -> Any:
         outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         world = current()
-        if world is None or kwargs.get("is_grads_batched"):
+        if world is None or kwargs.get("is_grads_batched") or in_transform() is not None:
             return original(outputs, inputs, grad_outputs, *args, **kwargs)
         leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
         by_hand = all(leaf.is_leaf for leaf in leaves)

@@ -83,6 +83,9 @@ def install(current: Current, tracking: bool) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         _replace(torch, name, lambda o: _copying(current, o))
     _replace(VariableMeta, "__call__", lambda o: _variable(o))
+    _replace(torch, "vmap", lambda o: _transform(current, o))
+    for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian"):
+        _replace(torch.func, name, lambda o: _transform(current, o))
     for name in _legacy.NAMES:
         _replace(torch, name, _legacy.standing_for)
     _replace(torch, "set_default_tensor_type", _legacy.set_default_type)
@@ -263,6 +266,27 @@ def _checkpoint(current: Current, original: Any) -> Any:
         return original(function, *args, **kwargs)
 
     return checkpoint
+
+
+def _transform(current: Current, original: Any) -> Any:
+    """A transform of ``torch.func``: what it makes sees whole tensors, on every worker."""
+
+    @functools.wraps(original)
+    def transform(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+
+        @functools.wraps(made)
+        def on_whole(*args: Any, **kwargs: Any) -> Any:
+            world = current()
+            if world is None:
+                return made(*args, **kwargs)
+            why = "a transform of torch.func sees the whole batch"
+            args, kwargs = mapped((args, kwargs), lambda one: whole(world, one, why))
+            return made(*args, **kwargs)
+
+        return on_whole
+
+    return transform
 
 
 def _get_random_state(current: Current, original: Any) -> Any:

@@ -38,6 +38,7 @@ RULES: dict[Any, Rule] = {}
 #: Rules for functions with a Summand (and no Shard) among their arguments.
 SUM_RULES: dict[Any, Rule] = {}
 
+in_transform = torch._C._functorch.peek_interpreter_stack  # of torch.func: None outside
 _no_dispatch = torch._C.DisableTorchFunctionSubclass
 _resolve: list[Callable[[Any], tuple[Rule, Rule]]] = []
 _current: list[Callable[[], World | None]] = []
@@ -149,6 +150,10 @@ def dispatch(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Run one operation that has tracked tensors among its arguments."""
     if world.regions.active is not None:
         return _within_region(world, func, args, kwargs)
+    if in_transform() is not None:
+        why = "a transform of torch.func sees the whole batch"
+        args, kwargs = mapped((args, kwargs), lambda one: whole(world, one, why).detach())
+        return func(*args, **kwargs)
     if world.mirrors:
         reflect(world)
     has_shard, has_summand = _census(args)
