@@ -91,13 +91,13 @@ class Probe:
         self.end()
         return finding
 
-    def end(self) -> bool:
-        """End it, whether or not it has an answer.
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been started and has no answer yet."""
+        return self._process is not None and not self._over
 
-        Returns:
-            Whether it had been started and had no answer yet.
-        """
-        unanswered = self._process is not None and not self._over
+    def end(self) -> None:
+        """End it, whether or not it has an answer."""
         self._over = True
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -105,7 +105,6 @@ class Probe:
             self._process.wait()
         if self._folder is not None:
             self._folder.cleanup()
-        return unanswered
 
     @property
     def _report(self) -> Path:
@@ -116,6 +115,7 @@ class Probe:
 def probe_command(job: Job, num_workers: int, report: Path) -> list[str]:
     """The command that checks a job's first step."""
     options = ["--workers", str(num_workers), "--steps", "1", "--json", str(report)]
+    options += ["--seed", str(job.options.seed)]
     return [sys.executable, "-P", "-m", "reparto", "verify", *options, "--", job.script, *job.args]
 
 

@@ -172,6 +172,10 @@ def _watch(workers: Run, watcher: Watcher, probe: Probe | None) -> RunResult:
                     workers.stop()
                 else:
                     watcher.event(Note(rank=0, text=finding.text))
+        if probe is not None and finding is None and probe.is_open:
+            finding = Finding(
+                verdict="unknown", text="the run was over before its first step was checked"
+            )
     return workers.result if finding is None else _with_finding(workers.result, finding)
 
 
@@ -203,6 +207,13 @@ def _read(job: Job) -> Program:
     return Program(script=str(path), args=job.args, files=(file,))
 
 
+_SINGLE = "; --strategy single runs it on one worker"
+
+
+def _is_program(program: Program) -> bool:
+    return all(found.code != "C200" for found in program.diagnostics)  # of a syntax error
+
+
 def _decide(
     job: Job, engine: Engine, cluster: Cluster, watcher: Watcher
 ) -> tuple[Assignment, Launch]:
@@ -216,7 +227,7 @@ def _decide(
     if isinstance(result, Refused) and not agreed:
         raise RefusedError(
             f"{job.script} cannot be shared out exactly",
-            remedy="see above for where and why; --strategy single runs it on one worker",
+            remedy="see above for where and why" + _SINGLE * _is_program(result.program),
         )
     program = result.program
     plan = dataclasses.replace(plan_run(job, cluster, program), exact=exact)

@@ -87,3 +87,20 @@ def test_script_that_ignores_the_request_is_killed(cli):
     process.communicate(timeout=30)
     assert cli.running() == []
     assert time.monotonic() - begin < 3
+
+
+def test_script_may_save_what_it_has(cli):
+    body = ENDLESS.format(extra="").replace("for epoch in", "try:\n  for epoch in")
+    indented = body.replace("    for x, y", "      for x, y").replace("        ", "          ")
+    text = indented.replace('    print("epoch"', '      print("epoch"') + (
+        "except KeyboardInterrupt:\n"
+        "    import time\n"
+        "    with open('kept.txt', 'w') as file:\n"
+        "        time.sleep(1.3)\n"
+        "        file.write('whole')\n"
+    )
+    process = cli.start("run", "--workers", 2, "--no-probe", cli.write(text))
+    assert any(line.startswith("epoch 1") for line in process.stdout), process.stderr.read()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert (cli.folder / "kept.txt").read_text() == "whole"

@@ -22,12 +22,13 @@ def new_parser(subparsers: Any, name: str, summary: str, example: str) -> argpar
 def add_script(parser: argparse.ArgumentParser) -> None:
     """Add SCRIPT and, after it, the script's own arguments."""
     parser.add_argument("script", metavar="SCRIPT", help="the training script, unmodified")
-    parser.add_argument(
+    rest = parser.add_argument(
         "script_args",
         metavar="ARGS",
         nargs=argparse.REMAINDER,
         help="all that follows belongs to the script",
     )
+    rest.required = False  # or argparse names it beside a missing SCRIPT
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,8 @@ def _write(program: Program, output: str) -> list[Path]:
         if path.resolve() == Path(file.path).resolve():
             raise UsageError(f"{path} is the original", remedy="give -o another name")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.converted, encoding="utf-8")
+        with open(file.path, "rb") as original:
+            encoding, _ = tokenize.detect_encoding(original.readline)
+        path.write_text(file.converted, encoding=encoding)
         written.append(path)
     return written

@@ -13,6 +13,7 @@ from reparto.cli._output import write_json
 from reparto.cli._progress import Progress
 from reparto.cli._style import Style, columns, duration, quantity
 from reparto.engines import Launch
+from reparto.measure import MAX_FILES
 from reparto.spec import (
     Begin,
     Diagnostic,
@@ -117,7 +118,8 @@ class Screen(Watcher):
         if result.outputs:
             shown = ", ".join(result.outputs[:MAX_OUTPUTS])
             more = len(result.outputs) - MAX_OUTPUTS
-            self._say(f"  outputs: {shown}{f' and {more} more' if more > 0 else ''}")
+            at_least = "at least " if len(result.outputs) >= MAX_FILES else ""
+            self._say(f"  outputs: {shown}{f' and {at_least}{more} more' if more > 0 else ''}")
         for note in result.notes:
             self._say(f"  note: {note}")
 

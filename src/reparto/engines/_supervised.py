@@ -45,6 +45,7 @@ TICK_S = 0.05  # how often workers are looked after
 ECHO_GRACE_S = 1.0  # a broken connection waits that long for the failure that broke it
 MAIN_GRACE_S = 0.5  # worker 0 may come to the same end, and finish saying why
 KILL_AFTER_S = 1.0
+STOP_GRACE_S = 2.3  # after Ctrl-C, a script may save what it has
 LINGER_S = 5.0
 CHUNK = 1 << 16
 
@@ -120,7 +121,7 @@ class SupervisedRun(Run):
     def stop(self, *, now: bool = False) -> None:
         """End all workers: SIGINT, as from the keyboard, then SIGKILL."""
         self._stopped = self._stopped or self.result is None
-        self._end(signal.SIGINT)
+        self._end(signal.SIGINT, STOP_GRACE_S)
         if now or not self._assigned:  # standing by, it has nothing to close
             self._kill_at = 0.0
 
@@ -228,9 +229,9 @@ class SupervisedRun(Run):
         main = self._workers[0]
         return 0.0 if main.failure or main.status is not None else MAIN_GRACE_S
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, how: signal.Signals, grace_s: float = KILL_AFTER_S) -> None:
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + KILL_AFTER_S
+            self._kill_at = time.monotonic() + grace_s
             for worker in self._workers:
                 if worker.failure is None:  # one that failed is on its way out
                     worker.signal(how)

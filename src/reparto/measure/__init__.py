@@ -5,9 +5,10 @@ from __future__ import annotations
 from reparto.measure._doctor import Facts, Problem, diagnose, examine
 from reparto.measure._machine import local_host, num_cores, num_gpus, torch_has_cuda
 from reparto.measure._network import peer_address
-from reparto.measure._outputs import files_written_since
+from reparto.measure._outputs import MAX_FILES, files_written_since
 
 __all__ = [
+    "MAX_FILES",
     "Facts",
     "Problem",
     "diagnose",

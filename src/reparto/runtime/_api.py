@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import os
 import pickle
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -26,14 +30,16 @@ def init(strategy: str = "all-reduce") -> None:
     """Join the other workers; with one worker, or when already joined, nothing happens.
 
     Under ``reparto run`` the worker has joined before the script starts. Under ``torchrun`` the
-    usual environment (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) tells where the others are.
+    usual environment (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) tells where the others are, and
+    from here on only worker 0 prints and writes files. Call it first: what comes before is done by
+    every worker in its own way.
 
     Example:
         >>> import reparto
         >>> reparto.init()
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    if current() is not None or size == 1:
+    if current() is not None or size == 1 or _is_spawned():
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
@@ -48,6 +54,25 @@ def init(strategy: str = "all-reduce") -> None:
         device=device,
         master=(os.environ["MASTER_ADDR"], port),
     )
+    if int(os.environ["RANK"]) > 0:
+        _stay_silent()
+
+
+def _is_spawned() -> bool:
+    """Whether this is a child of the script's (a loader's worker), which imports it once more."""
+    is_beginning = getattr(multiprocessing.current_process(), "_inheriting", False)
+    return is_beginning or multiprocessing.parent_process() is not None
+
+
+def _stay_silent() -> None:
+    """Print and write for this worker alone, as every worker but the first does."""
+    from reparto.runtime._files import Overlay, cutoff_ns, mute_trackers
+
+    folder = tempfile.mkdtemp(prefix="reparto-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    mute_trackers(os.environ, folder)
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+    Overlay(folder, cutoff_ns()).install()
 
 
 def prepare(*objects: Any) -> Any:

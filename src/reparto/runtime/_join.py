@@ -109,9 +109,16 @@ def _seed(world: World) -> None:
         return  # one worker is the script itself, to the bit
     from reparto.runtime._seeds import share_randomness
 
+    given = iter(world.options.seeds)
+
     def agree(value: int) -> int:
-        if world.size == 1 or world.gradients.quiet:
+        if world.gradients.quiet:
             return value  # inside a loader each worker makes its own rows
+        value = next(given, value)
+        if world.recorder is not None:
+            world.recorder.seed(value)
+        if world.size == 1:
+            return value
         seed = torch.tensor([value & 0x7FFFFFFFFFFFFFFF], dtype=torch.int64)
         return int(torch._C.TensorBase.item(world.data.share(seed)))
 
@@ -170,6 +177,7 @@ def _notes(world: World) -> list[str]:
     if world.drew_alone():
         notes.append(
             "the model draws (dropout and the like): each worker did so for its own samples, so "
-            "these numbers, and shuffles that come after them, are others than alone"
+            "these numbers, and shuffles and initial values that come after them, are others "
+            "than alone"
         )
     return notes

@@ -9,6 +9,7 @@ sets, batches with strings in them) every worker loads the whole batch and keeps
 from __future__ import annotations
 
 import os
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -149,11 +150,39 @@ def _choose(world: World, loader: Any) -> None:
         by_index = _can_slice_indices(loader)
     object.__setattr__(loader, "_reparto_by_index", by_index)
     if by_index:
+        _compare_data(world, loader.dataset)
         rows = _RowsOfBatches(world, loader.batch_sampler)
         object.__setattr__(loader, "batch_sampler", rows)
         if loader.num_workers > 1:  # ranks × loader processes should not outnumber the cores
             fewer = max(1, loader.num_workers // world.local_size)
             object.__setattr__(loader, "num_workers", fewer)
+
+
+def _compare_data(world: World, dataset: Any) -> None:
+    """Every worker must have the same items: each will load others of them."""
+    with world.gradients.unseen():
+        ends = [dataset[index] for index in {0, len(dataset) - 1}]
+        mine = torch.tensor([len(dataset), *map(_digest, ends)], dtype=torch.int64)
+    theirs = world.data.gather_all(mine)
+    for rank, one in enumerate(theirs):
+        if not torch.equal(one, theirs[0]):
+            raise DisagreementError(
+                f"workers 0 and {rank} have different data: {type(dataset).__name__} of "
+                f"{int(theirs[0][0])} and of {int(one[0])} items",
+                remedy="seed whatever draws the data, sort listings of files, and call "
+                "reparto.init() before the data is made",
+            )
+
+
+def _digest(item: Any) -> int:
+    if isinstance(item, Mapping):
+        item = list(item.values())
+    if isinstance(item, (tuple, list)):
+        return zlib.crc32(repr([_digest(part) for part in item]).encode())
+    if isinstance(item, Tensor):
+        whole = item.detach().cpu().contiguous().reshape(-1)
+        return zlib.crc32(whole.view(torch.uint8).numpy().tobytes())
+    return zlib.crc32(repr(item).encode())
 
 
 def _can_slice_indices(loader: Any) -> bool:

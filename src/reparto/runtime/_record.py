@@ -52,6 +52,10 @@ class Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / FILE_NAME).open("wb")
 
+    def seed(self, value: int) -> None:
+        """Keep a seed that the script has given, so that the other side can take the same."""
+        self._append("seed", {"value": value}, {})
+
     def gradients(
         self,
         step: int,

@@ -23,6 +23,8 @@ class Options:
         discard_writes: Keep all file writes in a scratch folder (``verify``, shadow runs).
         nudge: Move each parameter by one ulp before the first step, with the signs of that trial
             (noise floor); 0 moves nothing.
+        seeds: What the script's n-th call of ``manual_seed`` and the like takes, whatever it says:
+            those of the sequential side (``verify``), since a seed may come from the clock.
         sabotage: Break the run on purpose, by name; only tests of ``verify`` set it.
     """
 
@@ -33,6 +35,7 @@ class Options:
     record: str = ""
     discard_writes: bool = False
     nudge: int = 0
+    seeds: tuple[int, ...] = ()
     sabotage: str = ""
 
 

@@ -145,6 +145,7 @@ class _Proof:
             "shared",
             precision,
             workers=self.workers,
+            seeds=_seeds(sequential),
             sabotage=os.environ.get(SABOTAGE_VARIABLE, ""),
         )
         if shared.failed:
@@ -203,7 +204,7 @@ class _Proof:
             script=self.program.script,
             verdict=verdict,
             num_workers=self.workers,
-            num_steps=len({(gap.owner, gap.step) for gap in judgement.gradients}),
+            num_steps=sequential.result.num_steps,
             precision=precision,
             tolerance=tolerance,
             seed=self.options.seed,
@@ -228,7 +229,7 @@ class _Proof:
         name = "sequential, moved by one ulp" + (f", trial {trial}" if trial > 1 else "")
         if self.workers == 1:  # must be equal to the bit, if the script is equal to itself
             name, trial = "sequential, once more", 0
-        moved = self._side(name, f"moved{trial}", precision, nudge=trial)
+        moved = self._side(name, f"moved{trial}", precision, nudge=trial, seeds=_seeds(sequential))
         return None if moved.failed else compare(sequential.record(), moved.record(), precision)
 
     def _side(
@@ -239,6 +240,7 @@ class _Proof:
         *,
         workers: int | None = None,
         nudge: int = 0,
+        seeds: tuple[int, ...] = (),
         sabotage: str = "",
     ) -> Side:
         program = self.program if workers is not None else _unconverted(self.program)
@@ -246,6 +248,7 @@ class _Proof:
             self.options,
             precision="float64" if precision == "float64" else "native",
             nudge=nudge,
+            seeds=seeds,
             sabotage=sabotage,
         )
         place = self.folder / folder
@@ -264,6 +267,11 @@ class _Proof:
             engine=engine,
             cluster=cluster,
         )
+
+
+def _seeds(side: Side) -> tuple[int, ...]:
+    """What the script has seeded generators with; it may have asked the clock."""
+    return tuple(entry.data["value"] for entry in side.record().of_kind("seed"))
 
 
 def _unconverted(program: Program) -> Program:

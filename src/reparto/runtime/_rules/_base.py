@@ -52,15 +52,6 @@ def argument(
     return default
 
 
-def with_argument(
-    args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, value: Any
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments with one of them replaced."""
-    if len(args) > position:
-        return (*args[:position], value, *args[position + 1 :]), kwargs
-    return args, {**kwargs, name: value}
-
-
 def wrapped(world: World, result: Any, place: Placement, site: Any = None) -> Any:
     """Mark every tensor of a result as shared out at ``place``; keeps named tuples."""
     if isinstance(result, Tensor):
