@@ -12,7 +12,7 @@ class StepDistance:
 
     Attributes:
         owner: Whose parameters: an optimizer, or ``loose`` for those without one.
-        step: Counts that owner's steps.
+        step: Counts how often that owner's gradient was made global: its steps, mostly.
         distance: ‖Δg‖/‖g‖; infinite where the two cannot be compared.
         norm: ‖g‖ of the sequential script.
         limit: What the distance was held against.
