@@ -83,6 +83,7 @@ def install(current: Current, tracking: bool) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         _replace(torch, name, lambda o: _copying(current, o))
     _replace(VariableMeta, "__call__", lambda o: _variable(o))
+    _replace(torch.jit, "trace", lambda o: _wholly(current, o, "a traced call is made once"))
     _replace(torch, "vmap", lambda o: _transform(current, o))
     for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian"):
         _replace(torch.func, name, lambda o: _transform(current, o))
@@ -268,23 +269,25 @@ def _checkpoint(current: Current, original: Any) -> Any:
     return checkpoint
 
 
+def _wholly(current: Current, original: Any, why: str) -> Any:
+    """A function that is given whole tensors, on every worker."""
+
+    @functools.wraps(original)
+    def on_whole(*args: Any, **kwargs: Any) -> Any:
+        if (world := current()) is not None:
+            args, kwargs = mapped((args, kwargs), lambda one: whole(world, one, why))
+        return original(*args, **kwargs)
+
+    return on_whole
+
+
 def _transform(current: Current, original: Any) -> Any:
     """A transform of ``torch.func``: what it makes sees whole tensors, on every worker."""
 
     @functools.wraps(original)
     def transform(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-
-        @functools.wraps(made)
-        def on_whole(*args: Any, **kwargs: Any) -> Any:
-            world = current()
-            if world is None:
-                return made(*args, **kwargs)
-            why = "a transform of torch.func sees the whole batch"
-            args, kwargs = mapped((args, kwargs), lambda one: whole(world, one, why))
-            return made(*args, **kwargs)
-
-        return on_whole
+        why = "a transform of torch.func sees the whole batch"
+        return _wholly(current, original(*args, **kwargs), why)
 
     return transform
 
