@@ -7,7 +7,7 @@ import time
 import pytest
 
 from reparto._probe import probe_command, read_finding
-from reparto.spec import Job
+from reparto.spec import Job, Options
 
 ENDLESS = """\
 import time
@@ -56,11 +56,11 @@ def test_it_dies_with_the_run_and_leaves_no_scratch(cli, tmp_path):
 
 
 def test_it_asks_verify_for_one_step_with_the_scripts_own_arguments(tmp_path):
-    job = Job(script="train.py", args=("--workers", "9"))
+    job = Job(script="train.py", args=("--workers", "9"), options=Options(seed=5))
     command = probe_command(job, 3, tmp_path / "r.json")
     assert command[command.index("verify") :] == [
         *("verify", "--workers", "3", "--steps", "1", "--json", str(tmp_path / "r.json")),
-        *("--", "train.py", "--workers", "9"),
+        *("--seed", "5", "--", "train.py", "--workers", "9"),
     ]
 
 

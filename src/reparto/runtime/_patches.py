@@ -7,12 +7,12 @@ passes, reads of ``.grad``, zeroing, optimizer steps, factories that are handed 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch._dynamo  # optimizers bring it; it must see Tensor.grad before that is replaced
 import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch import Tensor, nn
@@ -62,6 +62,8 @@ def install(current: Current, tracking: bool) -> None:
     _replace(loading, "__next__", lambda o: _next(current, o))
     if not tracking:
         return
+    # Optimizers bring it; when it is imported, it looks at what is replaced here.
+    importlib.import_module("torch._dynamo")
     install_gradients(current)
     _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
     _replace(nn.Module, "__setattr__", lambda o: _set_attribute(current, o))
@@ -108,7 +110,7 @@ def install_gradients(current: Current) -> None:
     """Wrap backward passes and whatever reads or zeroes gradients; once."""
     if isinstance(vars(Tensor).get("grad"), property):
         return
-    _replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
+    _replace(Tensor, "grad", lambda o: _backward.Attribute(*_backward.grad_attribute(current)))
     _replace(Tensor, "backward", lambda o: _backward.backward(current, o))
     _replace(Tensor, "register_hook", lambda o: _backward.register_hook(current, o))
     arrival = "register_post_accumulate_grad_hook"
