@@ -232,6 +232,8 @@ class RayRun(SupervisedRun):
         node_ids: Ray's own name of each host.
     """
 
+    stop_grace_s = 1.0  # hosts are asked, and answer, by messages that take their time
+
     def __init__(self, launch: RayLaunch, node_ids: Mapping[str, str]) -> None:
         self._ray = _import_ray()
         self._node_ids = node_ids

@@ -60,6 +60,8 @@ class SupervisedRun(Run):
         launch: What to start.
     """
 
+    stop_grace_s = STOP_GRACE_S
+
     def __init__(self, launch: Launch) -> None:
         self._launched_at = time.time()
         self._scratch = Scratch(len(launch.workers))
@@ -121,7 +123,7 @@ class SupervisedRun(Run):
     def stop(self, *, now: bool = False) -> None:
         """End all workers: SIGINT, as from the keyboard, then SIGKILL."""
         self._stopped = self._stopped or self.result is None
-        self._end(signal.SIGINT, STOP_GRACE_S)
+        self._end(signal.SIGINT, self.stop_grace_s)
         if now or not self._assigned:  # standing by, it has nothing to close
             self._kill_at = 0.0
 
