@@ -24,8 +24,9 @@ demo: $(STAMP)
 	$(BIN)/reparto run --workers 2 examples/digits.py --epochs 3
 	$(BIN)/reparto verify --workers 2 --steps 20 examples/digits.py --epochs 1
 
-# Tests that measure no time and start no run of the command: two of them at once.
-PURE := tests/architecture tests/comm tests/convert tests/runtime tests/strategies tests/transparency
+# Tests that measure no time: two of them at once.
+PURE := tests/architecture tests/comm tests/convert tests/docs tests/runtime tests/strategies \
+	tests/transparency tests/verify
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 $(PURE)
