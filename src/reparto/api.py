@@ -207,13 +207,6 @@ def _read(job: Job) -> Program:
     return Program(script=str(path), args=job.args, files=(file,))
 
 
-_SINGLE = "; --strategy single runs it on one worker"
-
-
-def _is_program(program: Program) -> bool:
-    return all(found.code != "C200" for found in program.diagnostics)  # of a syntax error
-
-
 def _decide(
     job: Job, engine: Engine, cluster: Cluster, watcher: Watcher
 ) -> tuple[Assignment, Launch]:
@@ -227,7 +220,7 @@ def _decide(
     if isinstance(result, Refused) and not agreed:
         raise RefusedError(
             f"{job.script} cannot be shared out exactly",
-            remedy="see above for where and why" + _SINGLE * _is_program(result.program),
+            remedy="see above for where, why and what to do",
         )
     program = result.program
     plan = dataclasses.replace(plan_run(job, cluster, program), exact=exact)

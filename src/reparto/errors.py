@@ -62,10 +62,19 @@ class WorkerError(RepartoError):
     code = "E400"
 
 
+_LOOK = (
+    "look for what differs between workers: the clock, the host's name, unsorted listings of "
+    "files, unseeded generators of other libraries"
+)
+
+
 class DisagreementError(WorkerError):
     """Workers that should do the same thing no longer do."""
 
     code = "E410"
+
+    def __init__(self, message: str, *, remedy: str = _LOOK) -> None:
+        super().__init__(message, remedy=remedy)
 
 
 class UnequalError(RepartoError):

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from reparto.comm import MAX, GlooGroup, HostGroup, _host, host_group
+from reparto.comm import MAX, GlooGroup, HostGroup, _host, _memory, host_group
 from reparto.errors import DisagreementError
 from reparto.testing import run_members
 
@@ -24,7 +24,9 @@ def make_group():
 
     def make(rank, size):
         inner = GlooGroup(store, rank=rank, size=size, timeout_s=10)
-        return host_group(inner, store, name="data", timeout_s=5)
+        group = host_group(inner, store, name="data", timeout_s=5)
+        assert isinstance(group, HostGroup)
+        return group
 
     return make
 
@@ -63,6 +65,16 @@ def test_strides_may_differ_between_members(make_group):
     assert run_members(SIZE, make_group, work) == [expected] * SIZE
 
 
+def test_what_was_gathered_is_not_written_again(make_group):
+    def work(group):
+        first, *_ = group.gather_all(torch.arange(6.0).view(2, 3).t())
+        first.zero_()
+        group.barrier().wait()
+        return first.sum().item()
+
+    assert run_members(SIZE, make_group, work) == [0.0] * SIZE
+
+
 def test_operations_of_all_kinds_one_after_the_other(make_group, monkeypatch):
     monkeypatch.setattr(_host, "AREA_BYTES", 64)
 
@@ -95,7 +107,7 @@ def test_all_use_gloo_when_one_cannot_reach_the_memory(monkeypatch):
         inner = GlooGroup(store, rank=rank, size=size, timeout_s=10)
         return host_group(inner, store, name="data")
 
-    monkeypatch.setattr(_host.os, "open", refuse)
+    monkeypatch.setattr(_memory.os, "open", refuse)
     kinds = run_members(2, make, lambda group: (type(group), group.sum(torch.ones(1)).item()))
     assert kinds == [(GlooGroup, 2.0)] * 2
     assert len(tried) == 1
@@ -155,7 +167,3 @@ def test_processes_share_memory_and_a_dead_one_is_told():
         for one in peers:
             one.kill()
             one.communicate()
-
-
-def test_it_is_a_host_group(make_group):
-    assert run_members(2, make_group, type) == [HostGroup] * 2

@@ -448,6 +448,22 @@ def test_layers_that_thaw_later(eager):
     same(train)
 
 
+def test_layers_that_thaw_while_terms_add_up():
+    def train(x, y):
+        net = model()
+        net[0].requires_grad_(False)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(3):
+            for number, (a, b) in enumerate(batches(x, y)):
+                net[0].requires_grad_(number > 0)
+                F.cross_entropy(net(a), b).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return state(net)
+
+    same(train)
+
+
 def weighted(outputs, labels):
     return F.cross_entropy(outputs, labels, weight=torch.tensor([1.0, 5.0, 0.2]), ignore_index=0)
 

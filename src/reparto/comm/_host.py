@@ -1,31 +1,21 @@
 """Groups of workers on one machine: sums and gathers through memory that they share.
 
-gloo carries small messages between two processes of a machine in some 300 µs; through shared
-memory it is a tenth. Every member has two areas in the memory, used in turn, and a counter:
-
-    counters │ 0 │ 1 │ 2 │      which operation each member has posted; only it writes its own
-    marks    │ 0 even │ 0 odd │ 1 even …      what kind of operation that is: members must agree
-    areas    │ 0 even │ 0 odd │ 1 even │ 1 odd │ 2 even │ 2 odd │
+gloo carries every message between two processes of a machine over loopback TCP. Here a member
+copies what it has into an area of its own, and reads those of the others (`_memory.py`):
 
     post     copy into my area of this turn, count my counter up, wake who waits for it
     finish   wait until all counters are there, then read all areas, in the order of ranks
 
-An operation is finished before the next one is posted, so whoever has seen all members post
-operation k + 1 knows that all have read those of operation k, and may write over them. All
-members add up in the same order: sums are the same to the bit everywhere.
+Areas are used in turn, even and odd. An operation is finished before the next one is posted, so
+whoever has seen all members post operation k + 1 knows that all have read those of operation k,
+and may write over them. All members add up in the same order: sums are the same to the bit
+everywhere. Members that post different things are told so.
 
 What is not in main memory, and messages between two members, go to the group inside.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import mmap
-import os
-import platform
-import secrets
-import select
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -36,18 +26,10 @@ from torch import Tensor
 from torch._C._distributed_c10d import AllgatherOptions, PrefixStore, Store, Work
 
 from reparto.comm._base import MAX, MIN, SUM, Group, Op
+from reparto.comm._memory import AREA_BYTES, Peers, SharedMemory, meet
 from reparto.errors import DisagreementError
 
-AREA_BYTES = 1 << 20
-_PAGE = 4096
-_TOKEN_BYTES = 64
-_SPINS = 300  # about 20 µs: peers are mostly that close
 _LOOK_S = 0.1  # how often a waiting member looks whether its peers are alive
-
-# A counter is written after the data that it announces, and no other processor may see it the
-# other way round: that is what x86-64 promises. Elsewhere gloo has to do.
-_FUTEX = {"x86_64": 202}.get(platform.machine())
-_WAIT, _WAKE = 0, 1
 
 _REDUCERS: dict[Op, Callable[..., Tensor]] = {
     SUM: torch.add,
@@ -68,83 +50,8 @@ def host_group(inner: Group, store: Store, *, name: str, timeout_s: float = 1800
         name: Groups of different names over one store do not mix.
         timeout_s: How long an operation may take before it fails.
     """
-    if _FUTEX is None or not hasattr(os, "memfd_create"):
-        return inner
-    memory = _meet(PrefixStore(f"{name}/{inner.epoch}/host", store), inner.rank(), inner.size())
+    memory = meet(PrefixStore(f"{name}/{inner.epoch}/host", store), inner.rank(), inner.size())
     return inner if memory is None else HostGroup(inner, memory, timeout_s=timeout_s)
-
-
-class SharedMemory:
-    """The memory of a group, mapped into this process.
-
-    Args:
-        fd: Of the memory; it may be closed afterwards.
-        rank: This member.
-        size: Number of members.
-    """
-
-    def __init__(self, fd: int, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
-        self._map = mmap.mmap(fd, _length(size))
-        header = memoryview(self._map)[_TOKEN_BYTES : _TOKEN_BYTES + 32 * size].cast("q")
-        self.counters, self.pids = header[:size], header[size : 2 * size]
-        self.marks = header[2 * size :]
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + _TOKEN_BYTES
-        self.areas = [
-            [
-                torch.frombuffer(
-                    self._map,
-                    dtype=torch.uint8,
-                    count=AREA_BYTES,
-                    offset=_header(size) + (2 * member + turn) * AREA_BYTES,
-                )
-                for turn in range(2)
-            ]
-            for member in range(size)
-        ]
-        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
-
-    @property
-    def token(self) -> bytes:
-        """What tells this memory from any other."""
-        return self._map[:_TOKEN_BYTES]
-
-    @token.setter
-    def token(self, token: bytes) -> None:
-        self._map[:_TOKEN_BYTES] = token
-
-    def enter(self) -> None:
-        """Tell the others who I am."""
-        self.pids[self.rank] = os.getpid()
-
-    def post(self, count: int) -> None:
-        """Count my counter up, and wake who waits for it."""
-        self.counters[self.rank] = count
-        self._futex(self.rank, _WAKE, 0x7FFFFFFF, None)
-
-    def wait(self, member: int, count: int, timeout_s: float) -> bool:
-        """Wait until a member's counter is there; False when the time is over."""
-        for _ in range(_SPINS):
-            if self.counters[member] >= count:
-                return True
-        until = time.monotonic() + timeout_s
-        while (seen := self.counters[member]) < count:
-            left = until - time.monotonic()
-            if left <= 0:
-                return False
-            self._futex(member, _WAIT, seen, _Timespec(int(left), int(left % 1 * 1e9)))
-        return True
-
-    def _futex(self, member: int, what: int, value: int, limit: Any) -> None:
-        # On the lower half of the counter; not private, since other processes see it, too. A lost
-        # race or an interruption just returns, and the caller looks at the counter again.
-        self._syscall(
-            ctypes.c_long(_FUTEX or 0),
-            ctypes.c_void_p(self._address + 8 * member),
-            ctypes.c_int(what),
-            ctypes.c_uint(value & 0xFFFFFFFF),
-            None if limit is None else ctypes.byref(limit),
-        )
 
 
 class HostGroup(Group):
@@ -162,7 +69,7 @@ class HostGroup(Group):
         self._timeout_s = timeout_s
         self._count = 0
         self._last: _Operation | None = None
-        self._peers = _Peers(memory)
+        self._peers = Peers(memory)
 
     def getBackendName(self) -> str:
         """Name of the backend, as torch asks for it."""
@@ -212,7 +119,7 @@ class HostGroup(Group):
     def area(self, member: int, like: Tensor, ahead: int = 0) -> Tensor:
         """A member's area of this turn, or of the next, as a tensor like the piece in it."""
         bytes_used = like.numel() * like.element_size()
-        return self._memory.areas[member][self._count + ahead & 1][:bytes_used].view(like.dtype)
+        return self._memory.areas[member][(self._count + ahead) & 1][:bytes_used].view(like.dtype)
 
     def posted(self, mark: int) -> None:
         """My piece is in its area."""
@@ -228,9 +135,7 @@ class HostGroup(Group):
                 self._wait_for(member)
             if memory.marks[2 * member + (self._count & 1)] != mark:
                 raise DisagreementError(
-                    f"workers {memory.rank} and {member} exchange different things",
-                    remedy="look for what differs between workers: the clock, the host's name, "
-                    "unsorted listings of files, unseeded generators of other libraries",
+                    f"workers {memory.rank} and {member} exchange different things"
                 )
 
     def _wait_for(self, member: int) -> None:
@@ -294,10 +199,12 @@ class _Operation(Work):
             if self.pieces:
                 self.take(group, number, self.pieces[number])
         self.group = None
-        for tensor, flat in zip(self.tensors, self.flats, strict=True):
-            if tensor.data_ptr() != flat.data_ptr():
-                tensor.detach().copy_(flat.view(tensor.shape))
+        self.bring()
         return True
+
+    def bring(self) -> None:
+        """Bring the result to where it belongs, once."""
+        _copy_back(self.tensors, self.flats)
 
     def take(self, group: HostGroup, number: int, piece: Tensor) -> None:
         """All members' pieces are there: make of them what is wanted."""
@@ -348,14 +255,9 @@ class _Gather(_Operation):
         for member, places in enumerate(self.places):
             places[number].copy_(group.area(member, piece))
 
-    def wait(self, timeout: Any = None) -> bool:
-        """Wait for the others, and bring the result to where it belongs."""
-        super().wait(timeout)
+    def bring(self) -> None:
         for parts, flats in zip(self.outputs, self.found, strict=True):
-            for part, flat in zip(parts, flats, strict=True):
-                if part.data_ptr() != flat.data_ptr():
-                    part.detach().copy_(flat.view(part.shape))
-        return True
+            _copy_back(parts, flats)
 
 
 class _Share(_Operation):
@@ -375,70 +277,6 @@ class _Share(_Operation):
             piece.copy_(group.area(self.root, piece))
 
 
-class _Peers:
-    """Tells whether the other members still run."""
-
-    def __init__(self, memory: SharedMemory) -> None:
-        self._poll = select.poll()
-        self._members: dict[int, int] = {}
-        mine = memory.pids[memory.rank]
-        self._pids = list(memory.pids)
-        for member, pid in enumerate(self._pids):
-            if pid != mine:
-                with contextlib.suppress(OSError):
-                    fd = os.pidfd_open(pid)
-                    self._members[fd] = member
-                    self._poll.register(fd, select.POLLIN)
-
-    def is_gone(self, member: int) -> bool:
-        """Whether a member's process has ended."""
-        ended = [self._members[fd] for fd, _ in self._poll.poll(0)]
-        return member in ended or not os.path.exists(f"/proc/{self._pids[member]}")
-
-
-class _Timespec(ctypes.Structure):
-    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
-
-
-def _meet(store: Store, rank: int, size: int) -> SharedMemory | None:
-    """Make or open the memory; None on all members if one of them could not."""
-    memory: SharedMemory | None = None
-    opened = -1
-    if rank == 0:
-        place = ""
-        with contextlib.suppress(OSError):
-            opened = os.memfd_create("reparto")
-            os.ftruncate(opened, _length(size))
-            memory = SharedMemory(opened, rank, size)
-            memory.token = secrets.token_bytes(_TOKEN_BYTES)
-            place = f"{os.getpid()} {opened} {memory.token.hex()}"
-        store.set("at", place)
-    elif place := store.get("at").decode():
-        pid, number, token = place.split()
-        with contextlib.suppress(OSError):
-            # Leads elsewhere, or nowhere, on another machine or in a container: the token tells.
-            opened = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR)
-            if os.fstat(opened).st_size == _length(size):
-                found = SharedMemory(opened, rank, size)
-                memory = found if found.token.hex() == token else None
-    if memory is not None:
-        memory.enter()
-    store.set(f"came/{rank}", "no" if memory is None else "yes")
-    votes = [store.get(f"came/{member}") for member in range(size)]
-    if opened >= 0:
-        os.close(opened)
-    return memory if all(vote == b"yes" for vote in votes) else None
-
-
-def _header(size: int) -> int:
-    length = _TOKEN_BYTES + 32 * size
-    return -(-length // _PAGE) * _PAGE
-
-
-def _length(size: int) -> int:
-    return _header(size) + 2 * size * AREA_BYTES
-
-
 def _is_ours(tensor: Tensor) -> bool:
     """Whether a tensor goes through memory: told by what is the same on all members."""
     return tensor.device.type == "cpu" and tensor.layout is torch.strided
@@ -447,3 +285,10 @@ def _is_ours(tensor: Tensor) -> bool:
 def _pieces(flats: Sequence[Tensor]) -> list[Tensor]:
     """Flat tensors in parts that fit into an area; they are views."""
     return [part for flat in flats for part in flat.split(AREA_BYTES // flat.element_size())]
+
+
+def _copy_back(tensors: Sequence[Tensor], flats: Sequence[Tensor]) -> None:
+    """Copy what lies end to end into tensors with strides of their own."""
+    for tensor, flat in zip(tensors, flats, strict=True):
+        if tensor.data_ptr() != flat.data_ptr():
+            tensor.detach().copy_(flat.view(tensor.shape))

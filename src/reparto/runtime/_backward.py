@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     Current = Callable[[], "World | None"]
 
 
-class Attribute(property):
-    """A property that says of which class it is: torch._dynamo asks attributes of Tensor that."""
-
-    __objclass__ = Tensor
-
-
 def get_grad(current: Current) -> Any:
     base: Any = torch._C.TensorBase.grad
     of = base.__get__

@@ -56,7 +56,6 @@ class Owner(ParameterSet):
         self.num_reductions = 0
         self.touched = -1
         self.wanted: list[bool] = []
-        self.watched: set[int] = set()
 
 
 class Gradients:
@@ -124,6 +123,7 @@ class Gradients:
         key = id(tensor)
         self._owner_of[key] = (owner, index)
         weakref.finalize(tensor, self._owner_of.pop, key, None)
+        weakref.finalize(tensor, self._arrived.pop, key, None)
         owner.wanted.append(tensor.requires_grad)
         if tensor.requires_grad and tensor.is_leaf:
             self._watch(owner, tensor)
@@ -135,12 +135,11 @@ class Gradients:
             return
         owner.wanted, owner.started = wanted, False
         for tensor in owner.tensors:
-            if tensor.requires_grad and tensor.is_leaf and id(tensor) not in owner.watched:
+            if tensor.requires_grad and tensor.is_leaf and id(tensor) not in self._arrived:
                 self._watch(owner, tensor)
 
     def _watch(self, owner: Owner, tensor: Tensor) -> None:
         key = id(tensor)
-        owner.watched.add(key)
 
         def arrived(tensor: Tensor) -> None:
             if key in self._told:
@@ -159,7 +158,7 @@ class Gradients:
     def arrives(self, tensor: Tensor) -> None:
         """A hook of the script's is about to see a gradient, maybe before ours does."""
         arrived = self._arrived.get(id(tensor))
-        if arrived is not None and id(tensor) in self._owner_of:
+        if arrived is not None:
             self._told.discard(id(tensor))
             arrived(tensor)
             self._told.add(id(tensor))
@@ -208,8 +207,7 @@ class Gradients:
         for owner in (*self.owners, self.loose):
             if owner.pending and owner.eager:
                 self.needed(owner)  # it was not the last one after all
-            if not owner.pending:
-                self._see_frozen(owner)
+            self._see_frozen(owner)
             if owner.pending and (owner.divisor or divisor):
                 self._set_right(owner)
             if owner.reduced:

@@ -62,8 +62,6 @@ def install(current: Current, tracking: bool) -> None:
     _replace(loading, "__next__", lambda o: _next(current, o))
     if not tracking:
         return
-    # Optimizers bring it; when it is imported, it looks at what is replaced here.
-    importlib.import_module("torch._dynamo")
     install_gradients(current)
     _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
     _replace(nn.Module, "__setattr__", lambda o: _set_attribute(current, o))
@@ -79,7 +77,9 @@ def install(current: Current, tracking: bool) -> None:
         _replace(module, "get_rng_state", lambda o: _get_random_state(current, o))
         _replace(module, "set_rng_state", lambda o: _set_random_state(current, o))
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        _replace(kind, "__call__", lambda o: _scripted(current, o))
+        _replace(
+            kind, "__call__", lambda o: _wholly(current, o, "compiled code sees memory alone")
+        )
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
         _replace(torch, name, lambda o: _factory(current, o))
     for name in ("tensor", "as_tensor", "asarray"):
@@ -110,7 +110,9 @@ def install_gradients(current: Current) -> None:
     """Wrap backward passes and whatever reads or zeroes gradients; once."""
     if isinstance(vars(Tensor).get("grad"), property):
         return
-    _replace(Tensor, "grad", lambda o: _backward.Attribute(*_backward.grad_attribute(current)))
+    # Optimizers bring it; when it is imported, it looks at what is replaced from here on.
+    importlib.import_module("torch._dynamo")
+    _replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
     _replace(Tensor, "backward", lambda o: _backward.backward(current, o))
     _replace(Tensor, "register_hook", lambda o: _backward.register_hook(current, o))
     arrival = "register_post_accumulate_grad_hook"
@@ -315,18 +317,6 @@ def _set_random_state(current: Current, original: Any) -> Any:
             world.own_states = dict(new_state._reparto_own)
 
     return set_rng_state
-
-
-def _scripted(current: Current, original: Any) -> Any:
-    """Compiled TorchScript looks at memory alone: it gets the whole batch."""
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        world = current()
-        if world is not None:
-            args, kwargs = mapped((args, kwargs), lambda one: whole(world, one))
-        return original(self, *args, **kwargs)
-
-    return __call__
 
 
 def _l1_loss(original: Any) -> Any:

@@ -19,7 +19,6 @@ import ast
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterator
 from typing import Any
 
 _SHAPING = frozenset(
@@ -184,11 +183,3 @@ def _called(call: ast.Call) -> str:
     if not isinstance(func, ast.Attribute):
         return str(getattr(func, "id", ""))
     return "" if getattr(func.value, "id", "") in _OTHERS else func.attr.rstrip("_")
-
-
-def functions_of(kind: type) -> Iterator[Any]:
-    """The functions that a class of the script's own defines or inherits from such."""
-    for base in kind.__mro__:
-        if base.__module__.startswith("torch.") or base is object:
-            return
-        yield from (one for one in vars(base).values() if hasattr(one, "__code__"))

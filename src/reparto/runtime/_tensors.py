@@ -38,6 +38,9 @@ RULES: dict[Any, Rule] = {}
 #: Rules for functions with a Summand (and no Shard) among their arguments.
 SUM_RULES: dict[Any, Rule] = {}
 
+#: What helps when a region was none.
+NO_REGIONS = "set REPARTO_REGIONS=0 to have every operation looked at, at some cost in speed"
+
 in_transform = torch._C._functorch.peek_interpreter_stack  # of torch.func: None outside
 _no_dispatch = torch._C.DisableTorchFunctionSubclass
 _resolve: list[Callable[[Any], tuple[Rule, Rule]]] = []
@@ -188,7 +191,7 @@ def _within_region(world: World, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(one, Shard) or one._place.split != split:
             raise DisagreementError(
                 "a module that looks at each sample on its own met a tensor of another batch",
-                remedy="set REPARTO_REGIONS=0 to have every operation looked at, at some cost",
+                remedy=NO_REGIONS,
             )
         return plain(one)
 

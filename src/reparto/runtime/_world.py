@@ -330,9 +330,7 @@ class World:
         if any(round(total) != self.size * own for total, own in zip(totals, mine, strict=True)):
             raise DisagreementError(
                 f"worker {self.rank} works on other data than its peers at step "
-                f"{self.num_steps + 1}",
-                remedy="look for what differs between workers: the clock, the host's name, "
-                "unsorted listings of files, unseeded generators of other libraries",
+                f"{self.num_steps + 1}"
             )
         self._digest = 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from reparto.errors import RefusedError
 from reparto.runtime._layout import BatchInt, Placement, number
 from reparto.runtime._rules._base import (
     argument,
@@ -260,7 +261,10 @@ def _change_shape(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     rule = {"unsqueeze_": _unsqueeze, "squeeze_": _squeeze, "t_": _t}.get(name, _transpose)
     viewed = rule(world, getattr(Tensor, name[:-1]), args, kwargs)
     if viewed is GATHER:  # a batch of one was squeezed away: there is nothing left to share out
-        raise NotImplementedError(f"{name} of a batch of one")
+        raise RefusedError(
+            f"{name}() would take away the dimension of the batch, which holds one sample",
+            remedy=f"write x = x.{name[:-1]}(...), or name the dimensions to squeeze",
+        )
     local = viewed.as_subclass(Tensor)
     tensor.as_strided_(local.shape, local.stride(), local.storage_offset())
     tensor._place = viewed._place
