@@ -55,6 +55,14 @@ def test_one_worker_agrees_to_the_last_bit(name, tmp_path, monkeypatch):
     assert max(one.distance for one in (*result.gradients, *result.tensors)) == 0.0
 
 
+@pytest.mark.parametrize("name", ["amp_gradscaler.py", "compiled_model.py", "unet_dice.py"])
+def test_in_float32_the_distance_is_that_of_rounding(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = verify(SCRIPTS / name, workers=2, steps=20, precision="float32")
+    assert result.verdict == "equal", result.divergence
+    assert result.precision == "float32"
+
+
 @pytest.mark.parametrize(("name", "code"), REFUSED.items())
 def test_what_cannot_be_shared_out_is_refused_with_its_reason(name, code):
     with pytest.raises(RefusedError, match=code):

@@ -273,7 +273,7 @@ class Gradients:
             if not found[0].pending:
                 return False
             self.needed(found[0])
-        elif tensor.requires_grad and self.num_backwards:
+        elif tensor.requires_grad and self.num_backwards and not _is_traced(tensor):
             if tensor.is_leaf:
                 self._discover(tensor)
             else:
@@ -294,6 +294,8 @@ class Gradients:
         found = self._owner_of.get(id(tensor))
         if found is None:
             if value is None or not (tensor.requires_grad and tensor.is_leaf):
+                return
+            if _is_traced(tensor):
                 return
             self._take_in(self.loose, tensor)
             self.loose.started = False
@@ -435,6 +437,12 @@ def _scale(owner: Owner, factor: float) -> None:
         grad = grad_of(tensor)
         if grad is not None:
             grad.mul_(factor)
+
+
+def _is_traced(tensor: Tensor) -> bool:
+    """Whether a tensor only stands for one, while torch.compile looks at the script."""
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    return fake is not None and isinstance(tensor, fake.FakeTensor)
 
 
 def _is_zero(grad: Tensor) -> bool:

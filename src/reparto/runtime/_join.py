@@ -68,6 +68,10 @@ def join(
         from reparto.runtime._promote import promote
 
         promote(world.note)
+    if options.precision == "float32":
+        from reparto.runtime._promote import leave_out_autocast
+
+        leave_out_autocast(world.note)
     _patches.install(current, tracking=world_size > 1)
     if options.steps is not None:
         _patches.install_gradients(current)  # steps made by hand count too

@@ -68,13 +68,13 @@ def _statistics(world: World, rows: Tensor, place: Placement) -> tuple[Tensor, T
     if here:
         var, mean = torch.var_mean(wide, dims, correction=0)
         message[0], message[1] = mean, var
-    parts = torch.stack(world.data.gather_all(message))
+    parts = torch.stack(world.data.gather_all(message)).double()  # torch adds up in double, too
     total = sum(counts)
     share = torch.tensor(counts, dtype=parts.dtype, device=parts.device).div_(total).view(-1, 1)
     mean = (parts[:, 0] * share).sum(0)
     # Variance within the workers plus variance between them: no cancellation of large sums.
     var = ((parts[:, 1] + (parts[:, 0] - mean) ** 2) * share).sum(0)
-    return mean, var, total
+    return mean.to(wide.dtype), var.to(wide.dtype), total
 
 
 class _Normalize(torch.autograd.Function):

@@ -97,6 +97,20 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(wider)
 
 
+def leave_out_autocast(on_note: Callable[[str], None]) -> None:
+    """Let ``autocast`` do nothing: its rounding, 1e-3, would hide what ``verify`` compares."""
+    init = torch.autocast.__init__
+    note = functools.cache(on_note)  # once
+
+    @functools.wraps(init)
+    def without(self: Any, *args: Any, **kwargs: Any) -> None:
+        note("autocast is left out where float32 is compared")
+        init(self, *args, **kwargs)
+        self._enabled = False
+
+    torch.autocast.__init__ = without  # type: ignore[method-assign]
+
+
 def nudge(parameters: Iterable[torch.Tensor], trial: int) -> None:
     """Move each floating parameter by one unit in the last place, up or down.
 

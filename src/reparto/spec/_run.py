@@ -18,7 +18,8 @@ class Options:
         seed: Seed shared by all workers; scripts that seed themselves override it.
         shared_draws: Every random draw is the sequential one (``verify``): draws that follow
             the batch are made for the global batch and sliced.
-        precision: ``float64`` promotes the model and floating inputs (``verify``).
+        precision: For ``verify``: ``float64`` promotes the model and floating inputs, ``float32``
+            leaves out autocast.
         record: Folder into which worker 0 writes what ``verify`` compares; empty for none.
         discard_writes: Keep all file writes in a scratch folder (``verify``, shadow runs).
         nudge: Move each parameter by one ulp before the first step, with the signs of that trial
@@ -31,7 +32,7 @@ class Options:
     steps: int | None = None
     seed: int = 0
     shared_draws: bool = False
-    precision: Literal["native", "float64"] = "native"
+    precision: Literal["native", "float32", "float64"] = "native"
     record: str = ""
     discard_writes: bool = False
     nudge: int = 0

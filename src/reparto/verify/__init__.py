@@ -246,7 +246,7 @@ class _Proof:
         program = self.program if workers is not None else _unconverted(self.program)
         options = replace(
             self.options,
-            precision="float64" if precision == "float64" else "native",
+            precision="native" if precision == "float32" and self.workers == 1 else precision,
             nudge=nudge,
             seeds=seeds,
             sabotage=sabotage,
