@@ -16,7 +16,7 @@ from typing import Any
 
 from reparto.spec import Failure, StepRecord
 
-STEP_EVENTS_EVERY_S = 0.05
+STEP_EVENTS_EVERY_S = 0.25
 
 
 class EventWriter:
