@@ -73,6 +73,14 @@ class Group(_ProcessGroup):  # type: ignore[misc]
     def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
         return self.inner._reduce_scatter_base(output, input, opts or dist.ReduceScatterOptions())
 
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
+    ) -> Any:
+        """Send the ``r``-th part of ``input`` to member ``r``; without sizes, equal parts."""
+        return self.inner.alltoall_base(
+            output, input, output_sizes, input_sizes, opts or dist.AllToAllOptions()
+        )
+
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
         """Send to one member."""
         return self.inner.send(_listed(tensors), dst, tag)
@@ -130,6 +138,12 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         padded = tensor.new_zeros((longest, *tensor.shape[1:]))
         padded[: rows[self.rank()]].copy_(tensor)
         return [part[:count] for part, count in zip(self.gather_all(padded), rows, strict=True)]
+
+    def exchange(self, tensor: Tensor) -> Tensor:
+        """Row ``r`` goes to member ``r``; the rows that came, in the order of ranks."""
+        received = torch.empty_like(tensor)
+        self.alltoall_base(received.view(-1), tensor.contiguous().view(-1), [], []).wait()
+        return received
 
     def share(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Copy the root's tensor to every member, in place, and wait."""

@@ -57,6 +57,13 @@ class CountingGroup(Group):
         self._count(input)
         return super()._reduce_scatter_base(output, input, opts)
 
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
+    ) -> Any:
+        """Send the ``r``-th part of ``input`` to member ``r``."""
+        self._count(input)
+        return super().alltoall_base(output, input, output_sizes, input_sizes, opts)
+
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
         """Send to one member."""
         self._count(tensors)

@@ -95,6 +95,14 @@ class HostGroup(Group):
         parts = output.view(self.size(), *input.shape).unbind(0)
         return self._begin(_Gather(self, [input], [parts]))
 
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
+    ) -> Any:
+        """Send the ``r``-th part of ``input`` to member ``r``."""
+        if output_sizes or input_sizes or not _is_ours(input):
+            return super().alltoall_base(output, input, output_sizes, input_sizes, opts)
+        return self._begin(_Exchange(self, input, output))
+
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """Copy the root's tensors to every member, in place."""
         root = 0 if opts is None else opts.rootRank
@@ -258,6 +266,31 @@ class _Gather(_Operation):
     def bring(self) -> None:
         for parts, flats in zip(self.outputs, self.found, strict=True):
             _copy_back(parts, flats)
+
+
+class _Exchange(_Operation):
+    """Pieces hold the same stretch of every member's part: ``[to 0 | to 1 | …]``."""
+
+    def __init__(self, group: HostGroup, input: Tensor, output: Tensor) -> None:
+        size = group.size()
+        rows = input.detach().contiguous().view(size, -1)
+        width = max(1, AREA_BYTES // (rows.element_size() * size))
+        stretches = [stretch.contiguous().view(-1) for stretch in rows.split(width, 1)]
+        super().__init__(group, stretches if rows.numel() else [])
+        self.output = output
+        is_flat = output.is_contiguous()
+        self.found = output.detach().view(size, -1) if is_flat else torch.empty_like(rows)
+        self.places = self.found.split(width, 1)
+
+    def take(self, group: HostGroup, number: int, piece: Tensor) -> None:
+        mine = group.rank()
+        for member in range(group.size()):
+            part = group.area(member, piece).view(group.size(), -1)[mine]
+            self.places[number][member].copy_(part)
+
+    def bring(self) -> None:
+        if not self.output.is_contiguous():
+            self.output.detach().copy_(self.found.view(self.output.shape))
 
 
 class _Share(_Operation):

@@ -47,6 +47,12 @@ class RoutedGroup(Group):
     def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
         return self._for(input)._reduce_scatter_base(output, input, opts)
 
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
+    ) -> Any:
+        """Send the ``r``-th part of ``input`` to member ``r``."""
+        return self._for(input).alltoall_base(output, input, output_sizes, input_sizes, opts)
+
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
         """Send to one member."""
         return self._for(tensors).send(tensors, dst, tag)

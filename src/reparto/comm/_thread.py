@@ -106,6 +106,15 @@ class _ThreadBackend:
         output.copy_(whole[self._rank].view_as(output))
         return _Done()
 
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any
+    ) -> Any:
+        sizes = list(input_sizes) or [input.shape[0] // self.size()] * self.size()
+        parts = input.detach().clone().split(sizes)
+        rows = self.meeting.exchange(self._rank, parts)
+        output.copy_(torch.cat([row[self._rank] for row in rows]))
+        return _Done()
+
     def send(self, tensors: list[Tensor], dst: int, tag: int) -> Any:
         with self.meeting.mail_changed:
             box = self.meeting.mail.setdefault((self._rank, dst, tag), [])

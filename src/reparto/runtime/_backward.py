@@ -136,7 +136,8 @@ def _rooted(world: World, roots: list[Tensor], seeds: Any) -> tuple[list[Tensor]
         elif world.size > 1:
             if seed is None:
                 _needs_scalar(root)
-            seed = (torch.ones_like(root) if seed is None else whole(world, seed)) / world.size
+            part = world.share if world.apart else 1 / world.size
+            seed = (torch.ones_like(root) if seed is None else whole(world, seed)) * part
         with torch.enable_grad():  # a pass within another one: roots keep their graph
             local.append(plain(root) if isinstance(root, Tracked) else root)
         grads.append(seed)
@@ -184,7 +185,7 @@ def _global_grad(
         elif isinstance(leaf, Shard):
             made.append(shard(one, leaf._place))
         else:
-            made.append(sum_all(one, world.data))
+            made.append(one / world.share if world.apart else sum_all(one, world.data))
     return tuple(made)
 
 
@@ -199,6 +200,9 @@ def register_hook(current: Current, original: Any) -> Any:
 
         def on_whole(grad: Tensor) -> Any:
             # The hook must see the global gradient; what it returns is shared out again.
+            if world.apart:
+                result = hook(grad / world.share)
+                return None if result is None else result * world.share
             result = hook(sum_all(grad, world.data))
             return None if result is None else result / world.size
 

@@ -99,6 +99,7 @@ class Gradients:
         owner = self._owner_of_optimizer.get(optimizer)
         if owner is None:
             owner = Owner(f"optimizer{len(self.owners)}", [])
+            owner.optimizer = weakref.proxy(optimizer)
             self._owner_of_optimizer[optimizer] = owner
             self.owners.append(owner)
         for tensor in tensors:
@@ -362,12 +363,25 @@ class Gradients:
             world.strategy.start(owner)
             owner.started = True
             world.check_replicas(owner)
+        owner.share = world.share
+        if world.apart:
+            self._estimate(owner)
+            return
         riders, cell = self._riders(owner)
         if world.options.sabotage == "missing-reduction":
             totals: Any = [world.size * rider for rider in riders]
         else:
             totals = world.strategy.gradients_needed(owner, riders)
         self._take_riders(owner, cell, totals)
+
+    def _estimate(self, owner: Owner) -> None:
+        """This worker's own estimate of the global gradient, from its share of the batch."""
+        world = self.world
+        factor = 0.0 if world.has_no_rows else 1 / world.share
+        if owner.divisor is not None:
+            factor *= owner.divisor.resolve(world)
+        _scale(owner, factor)
+        world.strategy.gradients_needed(owner, ())
 
     def _riders(self, owner: Owner) -> tuple[list[float], Cell | None]:
         cell = owner.cells[-1] if owner.cells else None

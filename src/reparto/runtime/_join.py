@@ -61,6 +61,7 @@ def join(
         ]
         world.data = world.groups[0]
         world.strategy = kind.build(world.groups[1])
+        world.use(kind)
         world.store = store  # type: ignore[attr-defined]
     else:
         world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
@@ -73,6 +74,8 @@ def join(
 
         leave_out_autocast(world.note)
     _patches.install(current, tracking=world_size > 1)
+    if world_size > 1 and kind.apart:
+        _patches.install_settling(current)
     if options.steps is not None:
         _patches.install_gradients(current)  # steps made by hand count too
     if options.record:
@@ -137,6 +140,7 @@ def leave(world: World) -> dict[str, Any]:
     """
     if world.recorder is not None or world.options.record:
         _record_state(world)
+    world.settle()
     world.strategy.finish()
     summary = {
         "num_steps": world.num_steps,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
-from reparto.errors import DisagreementError
+from reparto.errors import DisagreementError, RefusedError
 from reparto.runtime._draws import random_state, restore_state, same_state
 from reparto.runtime._layout import Placement, Split
 from reparto.runtime._tensors import Shard, shard
@@ -44,8 +44,8 @@ class _RowsOfBatches:
         batches = iter(self.sampler)
 
         def rows() -> Iterator[list[Any]]:
-            for batch in batches:
-                batch = list(batch)
+            while together := list(itertools.islice(batches, self.world.batches_a_step)):
+                batch = [index for one in together for index in one]
                 split = self.world.split(len(batch))
                 splits.append((split, _hash(batch)))
                 start = 0 if split.is_ghost(self.world.rank) else split.start(self.world.rank)
@@ -54,7 +54,7 @@ class _RowsOfBatches:
         return rows()
 
     def __len__(self) -> int:
-        return len(self.sampler)
+        return -(-len(self.sampler) // self.world.batches_a_step)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.sampler, name)
@@ -93,15 +93,29 @@ class _SharedIterator:
         return self
 
     def __next__(self) -> Any:
-        batch = next(self.batches)
         if self.splits is None:
-            return shard_batch(self.world, batch)
+            return self._cut()
+        batch = next(self.batches)
         split, digest = self.splits.popleft()
         self.world.add_to_digest(digest)
         return _marked(self.world, batch, split)
 
+    def _cut(self) -> Any:
+        """Whole batches were loaded: this worker's rows of one, or one of several."""
+        world = self.world
+        if world.batches_a_step == 1:
+            return shard_batch(world, next(self.batches))
+        together = list(itertools.islice(self.batches, world.batches_a_step))
+        if not together:
+            raise StopIteration
+        counts = [_num_samples(one) for one in together]
+        sizes = (*counts, *[0] * (world.size - len(counts)))
+        mine = together[world.rank] if world.rank < len(together) else _first_row(together[0])
+        return _marked(world, mine, Split(sum(counts), sizes))
+
     def __len__(self) -> int:
-        return len(self.batches)  # type: ignore[arg-type]
+        batches = len(self.batches)  # type: ignore[arg-type]
+        return -(-batches // self.world.batches_a_step) if self.splits is None else batches
 
 
 def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -257,7 +271,7 @@ def _same(one: Any, two: Any) -> bool:
 def _marked(world: World, value: Any, split: Split) -> Any:
     """Mark the tensors of a batch that was loaded by rows."""
     if isinstance(value, Tensor):
-        world.last_batch = split.total
+        world.saw_split(split)
         return shard(value, Placement(split, 0)) if value.dim() else value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_marked(world, part, split) for part in value))
@@ -305,9 +319,9 @@ def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Te
     total = tensor.shape[dim]
     if total == 0:
         return tensor
-    world.last_batch = total
     world.add_to_digest(hash(tuple(tensor.shape)))
     place = world.place_for(total, dim)
+    world.saw_split(place.split)
     made = shard(world.rows_of(tensor, place), place, site)
     if site is not None:  # else it is a batch of a loader's, which nobody else holds
         made._data = tensor.detach()
@@ -319,6 +333,29 @@ def _dim_for(tensor: Tensor, rows: int | None) -> int | None:
     if rows is None or tensor.shape[0] == rows:
         return 0
     return 1 if tensor.dim() > 1 and tensor.shape[1] == rows else None
+
+
+def _num_samples(batch: Any) -> int:
+    found = _rows(batch if isinstance(batch, (tuple, list, Mapping)) else [batch])
+    if found is None:
+        raise RefusedError(
+            "a batch without tensors cannot be one worker's part of a step",
+            remedy="leave batch=script, the default",
+        )
+    return found
+
+
+def _first_row(value: Any) -> Any:
+    """A batch of one row, for a worker that has none."""
+    if isinstance(value, Tensor):
+        return value[:1] if value.dim() else value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_first_row, value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_first_row, value))
+    if isinstance(value, Mapping):
+        return {key: _first_row(part) for key, part in value.items()}
+    return value
 
 
 def _rows(batch: Any) -> int | None:

@@ -34,7 +34,12 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """``F.batch_norm`` of this worker's slice as if it saw the whole batch."""
-    if not training or world.options.sabotage == "stale-batchnorm":
+    if world.apart and not place.split.is_ghost(world.rank):
+        return plain_batch_norm(
+            input, running_mean, running_var, weight, bias, training, momentum, eps
+        )
+    if not training or world.apart or world.options.sabotage == "stale-batchnorm":
+        training = training and not world.apart  # a ghost tells nothing of the batch
         return plain_batch_norm(
             input, running_mean, running_var, weight, bias, training, momentum, eps
         )

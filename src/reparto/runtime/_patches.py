@@ -98,6 +98,37 @@ def install(current: Current, tracking: bool) -> None:
     _replace(nn.Parameter, "__new__", lambda o: staticmethod(_parameter(current, o)))
 
 
+def install_settling(current: Current) -> None:
+    """Wrap what looks at parameters from outside of a training step; replicas may be apart."""
+    _replace(nn.Module, "__call__", lambda o: _seen_call(current, o))
+    _replace(nn.Module, "train", lambda o: _settles_in_eval(current, o))
+    _replace(nn.Module, "state_dict", lambda o: _settles(current, o))
+    _replace(torch.optim.Optimizer, "state_dict", lambda o: _settles(current, o))
+    _replace(torch, "save", lambda o: _settles(current, o))
+
+
+def _settles(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def settled(*args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None and not world.gradients.quiet:
+            world.settle()
+        return original(*args, **kwargs)
+
+    return settled
+
+
+def _settles_in_eval(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def train(self: Any, mode: bool = True) -> Any:
+        world = current()
+        if not mode and world is not None:
+            world.settle()
+        return original(self, mode)
+
+    return train
+
+
 def install_recording(current: Current) -> None:
     """Wrap what ``verify`` listens to, also with one worker."""
     install_gradients(current)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from reparto.errors import DisagreementError
 from reparto.runtime._collective import gather, gathered, sum_all, summed
+from reparto.runtime._estimates import Estimate
 from reparto.runtime._layout import Placement, effective, take
 from reparto.runtime._mirrors import Mirror, reflect, remember, wrote
 
@@ -40,6 +41,12 @@ SUM_RULES: dict[Any, Rule] = {}
 
 #: What helps when a region was none.
 NO_REGIONS = "set REPARTO_REGIONS=0 to have every operation looked at, at some cost in speed"
+
+#: Where replicas are apart, what a script decides by is agreed on; what it only looks at is not.
+DECISIVE = frozenset(
+    "lt le gt ge eq ne __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __bool__ __float__ __int__ "
+    "__index__ isnan isinf isfinite equal allclose isclose".split()
+)
 
 in_transform = torch._C._functorch.peek_interpreter_stack  # of torch.func: None outside
 _no_dispatch = torch._C.DisableTorchFunctionSubclass
@@ -110,7 +117,8 @@ class Divisor:
         """Nominal over true divisor; asks the other workers if it is not known yet."""
         if self.factor is None:
             count = self.local.detach().double().reshape(1).clone()
-            self.settle(number(world.data.sum(count)))
+            total = number(count) / world.share if world.apart else number(world.data.sum(count))
+            self.settle(total)
         return self.factor  # type: ignore[return-value]
 
     def settle(self, total: float) -> None:
@@ -134,6 +142,7 @@ class Cell:
         self.local = local
         self.divisor = divisor
         self.total: Tensor | None = None
+        self.estimate: Tensor | None = None
 
     def settle(self, total: Tensor) -> None:
         """Take the sum over workers, before the divisor's correction."""
@@ -145,6 +154,10 @@ class Cell:
             world.impure("a sum over the batch is read")
             if self.divisor:
                 self.divisor.resolve(world)
+            if world.apart:
+                value = self.local / world.share
+                self.estimate = self.divisor.corrected(value) if self.divisor else value
+                return self.estimate
             self.settle(summed(self.local, world.data))
         return self.total  # type: ignore[return-value]
 
@@ -276,11 +289,18 @@ def reduced(world: World, tensor: Summand) -> Tensor:
             value = wide * tensor._scale
         return value.to(local.dtype) if value.dtype != local.dtype else value.clone()
     divisor = tensor._cell.divisor
-    total: Tensor = sum_all(local, world.data)
+    total: Tensor = local / world.share if world.apart else sum_all(local, world.data)
     if divisor is None:
         return total
     divisor.resolve(world)
     return divisor.corrected(total)
+
+
+def estimated(world: World, tensor: Summand) -> Estimate:
+    """The number behind a Summand as this worker sees it; replicas are apart."""
+    cell, scale = tensor._cell, tensor._scale
+    value = number(cell.value(world)) * scale
+    return Estimate(value, value * world.share, 0.0, world)
 
 
 def exact_summand(world: World, tensor: Summand) -> Tensor:
@@ -310,6 +330,12 @@ def own_rows(world: World, tensor: Shard) -> Tensor:
 def on_whole(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the gathered tensors, as every worker would have alone."""
     name = getattr(func, "__name__", str(func))
+    if world.apart:
+        if name == "item" and isinstance(args[0], Summand):
+            return estimated(world, args[0])
+        if name in DECISIVE:
+            with world.agreeing():
+                return on_whole(world, func, args, kwargs)
     world.saw_gather(name)
     whole_args = mapped(args, lambda value: whole(world, value, f"{name} runs on the whole batch"))
     whole_kwargs = mapped(kwargs, lambda value: whole(world, value))

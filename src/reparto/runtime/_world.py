@@ -78,12 +78,68 @@ class World:
         self.own_states: dict[str, Tensor] = {}
         self._digest = 0
         self._site_dims: dict[Any, int] = {}
+        self.share = 1 / size
+        self.has_no_rows = False
+        self.settled = True
+        self.batches_a_step = 1
+        self.rate_at: Callable[[int], float] = lambda step: 1.0
 
     # Sharing out.
 
     def split(self, total: int) -> Split:
         """How so many rows are shared out."""
         return split_evenly(total, self.size)
+
+    def saw_split(self, split: Split) -> None:
+        """A batch is shared out so."""
+        self.last_batch = split.total
+        self.has_no_rows = split.is_ghost(self.rank)
+        self.share = split.rows(self.rank) / max(split.total, 1)
+
+    def use(self, config: strategies.Config) -> None:
+        """Go by a strategy's settings."""
+        if isinstance(config, strategies.Shared):
+            self.batches_a_step = self.size if config.batch == "worker" else 1
+            self.rate_at = config.rate_at
+
+    # Replicas that are apart.
+
+    @property
+    def apart(self) -> bool:
+        """Whether this worker's parameters are its own now, and so are its gradients."""
+        return not self.settled and self.strategy is not None and self.strategy.apart
+
+    def settle(self) -> None:
+        """Make replicas equal, for an evaluation, a checkpoint, the end.
+
+        The next backward pass parts them again.
+        """
+        if not self.apart:
+            return
+        self.settled = True
+        with self.gradients.unseen(), torch.no_grad():
+            self.strategy.settle()
+            for module in self.modules:
+                self._average_buffers(module)
+
+    def _average_buffers(self, module: Any) -> None:
+        found = [one for one in module.buffers() if one.is_floating_point() and one.numel()]
+        for buffer in found:
+            if not isinstance(buffer, _tensors.Tracked):
+                buffer.copy_(self.data.sum(buffer.detach().clone()) / self.size)
+
+    @contextlib.contextmanager
+    def agreeing(self) -> Iterator[None]:
+        """What is read inside is the same on every worker."""
+        was, self.settled = self.settled, True
+        try:
+            yield
+        finally:
+            self.settled = was
+
+    def agree_on(self, term: float) -> float:
+        """The sum over workers."""
+        return number(self.data.sum(torch.tensor([term], dtype=torch.float64)))
 
     def place_for(self, total: int, dim: int) -> Placement:
         """A fresh sharing-out of a dimension."""
@@ -207,6 +263,7 @@ class World:
 
     def before_backward(self, roots: list[Tensor]) -> None:
         """A backward pass begins."""
+        self.settled = False
         cell, divisor = None, None
         self.loss_scale = 1.0
         if len(roots) == 1 and isinstance(roots[0], Summand):
@@ -250,7 +307,8 @@ class World:
         try:
             if owner.pending and closure is None:
                 self.gradients.needed(owner)
-            result = self.strategy.step(owner, lambda: hooked(optimizer, *args, **kwargs))
+            with self._at_rate(optimizer, owner):
+                result = self.strategy.step(owner, lambda: hooked(optimizer, *args, **kwargs))
         finally:
             self.in_step = False
         self.strategy.after_step(owner)
@@ -259,6 +317,24 @@ class World:
         if owner.num_steps >= self.num_steps:
             self.leave_if_done()
         return result
+
+    @contextlib.contextmanager
+    def _at_rate(self, optimizer: Any, owner: Owner) -> Iterator[None]:
+        """Step with learning rates that the strategy's settings change; the script's stay."""
+        factor = self.rate_at(owner.num_steps)
+        if factor == 1.0:
+            yield
+            return
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            if rate is not None:
+                group["lr"] = rate * factor
+        try:
+            yield
+        finally:
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                if rate is not None:
+                    group["lr"] = rate
 
     def _global_closure(self, closure: Any, owner: Owner) -> Any:
         def run() -> Any:
@@ -294,9 +370,10 @@ class World:
 
     def known_loss(self) -> float | None:
         """The last loss, if every worker knows it already."""
-        if self.loss is not None and self.loss.total is not None:
-            return number(self.loss.total) * self.loss_scale
-        return None
+        if self.loss is None:
+            return None
+        known = self.loss.total if self.loss.total is not None else self.loss.estimate
+        return None if known is None else number(known) * self.loss_scale
 
     def leave_if_done(self) -> None:
         """Leave the script when it has made as many steps as it may."""

@@ -11,7 +11,7 @@ from reparto.spec._equality import (
 )
 from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, decode
 from reparto.spec._job import Job
-from reparto.spec._plan import Message, Plan, Profile, StrategyConfig, Traffic
+from reparto.spec._plan import Message, Pattern, Plan, Profile, StrategyConfig, Traffic
 from reparto.spec._program import Diagnostic, Finding, Place, Program, SourceFile
 from reparto.spec._run import Assignment, Failure, Options, RunResult, StepRecord
 
@@ -33,6 +33,7 @@ __all__ = [
     "Note",
     "Options",
     "Output",
+    "Pattern",
     "Place",
     "Plan",
     "Profile",

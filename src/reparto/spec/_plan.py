@@ -48,12 +48,14 @@ class Profile:
         gradient_bytes: Bytes of gradient a step.
         step_s: Seconds a step, by number of samples in the slice.
         forward_fraction: Share of the step before the backward pass begins.
+        shapes: Of the trainable parameters, where they are known.
     """
 
     num_parameters: int
     gradient_bytes: int
     step_s: Mapping[int, float] = field(default_factory=dict)
     forward_fraction: float = 1 / 3
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,19 +6,27 @@ it known with ``register`` or through the entry-point group ``reparto.strategies
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 from reparto.errors import UsageError
 from reparto.spec import StrategyConfig
 from reparto.strategies._all_reduce import AllReduce
-from reparto.strategies._base import Config, ParameterSet, Strategy, grad_of, set_grad
+from reparto.strategies._base import (
+    Config,
+    ParameterSet,
+    Shared,
+    Strategy,
+    grad_of,
+    set_grad,
+)
+from reparto.strategies._local_sgd import LocalSGD
+from reparto.strategies._settings import validated
 from reparto.strategies._single import Single
 
 __all__ = [
     "AllReduce",
     "Config",
+    "LocalSGD",
     "ParameterSet",
+    "Shared",
     "Single",
     "Strategy",
     "available",
@@ -39,6 +47,7 @@ def register(config: type[Config]) -> type[Config]:
 
 register(Single.Config)
 register(AllReduce.Config)
+register(LocalSGD.Config)
 
 
 def available() -> dict[str, type[Config]]:
@@ -54,22 +63,14 @@ def available() -> dict[str, type[Config]]:
 def from_spec(spec: StrategyConfig) -> Config:
     """The validated settings of a strategy.
 
+    Settings of a compressor may be nested or have dotted names: ``compressor.kind``.
+
     Raises:
         UsageError: If the kind or a setting is unknown, or a setting has the wrong type.
     """
-    kinds = available() if spec.kind not in _known else _known
+    kinds = _known if spec.kind in _known else available()
     if spec.kind not in kinds:
         raise UsageError(
             f"unknown strategy {spec.kind!r}", remedy=f"choose one of {', '.join(sorted(kinds))}"
         )
-    config = kinds[spec.kind]
-    names = {field.name: field for field in dataclasses.fields(config)}
-    settings: dict[str, Any] = {}
-    for name, value in spec.settings.items():
-        if name not in names:
-            raise UsageError(
-                f"strategy {spec.kind!r} has no setting {name!r}",
-                remedy=f"its settings are: {', '.join(sorted(names)) or 'none'}",
-            )
-        settings[name] = value
-    return config(**settings)
+    return validated(kinds[spec.kind], spec.settings, f"strategy {spec.kind!r}")

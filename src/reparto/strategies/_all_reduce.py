@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from reparto.comm import Group
 from reparto.spec import Cluster, Message, Profile, Traffic
-from reparto.strategies import _base
+from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._buckets import NUM_RIDERS, Bucket, make_buckets
+from reparto.strategies.compressors import Uncompressed
 
 
 class AllReduce(_base.Strategy):
@@ -25,18 +26,39 @@ class AllReduce(_base.Strategy):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(_base.Config):
+    class Config(_base.Shared):
         """Settings.
 
         Attributes:
             bucket_bytes: Gradients are sent in pieces of about that size.
+            compressor: How they are made smaller.
         """
 
         kind: ClassVar[str] = "all-reduce"
+        summary: ClassVar[str] = "every worker sums every gradient, during the backward pass"
+        formula: ClassVar[str] = "2 (1 − 1/N) S a step, around a ring"
+        paper: ClassVar[str] = "Patarasuk and Yuan 2009; Li et al. 2020, arXiv:2006.15704"
         bucket_bytes: int = 25 * 2**20
+        compressor: compressors.Config = field(default_factory=Uncompressed.Config)
+
+        @property
+        def changes(self) -> str:
+            """Compression loses, and so may larger batches."""
+            told = [self.changes_of_batch]
+            if self.is_compressed:
+                told.append(f"gradients are added up lossily ({self.compressor.summary})")
+            return "; ".join(filter(None, told))
+
+        @property
+        def is_compressed(self) -> bool:
+            """Whether gradients lose on the way."""
+            return not isinstance(self.compressor, Uncompressed.Config)
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """One message a bucket, ready as the backward pass goes on."""
+            if self.is_compressed:
+                shapes = profile.shapes or ((profile.num_parameters,),)
+                return self.compressor.messages(shapes, max(1, len(cluster.hosts)))
             count = max(1, -(-profile.gradient_bytes // self.bucket_bytes))
             begin, span = profile.forward_fraction, 1 - profile.forward_fraction
             size = profile.gradient_bytes // count
@@ -58,6 +80,7 @@ class AllReduce(_base.Strategy):
         self._slots: dict[str, dict[int, tuple[int, int]]] = {}
         self._sparse: dict[str, list[int]] = {}
         self._launched: dict[str, int] = {}
+        self._compressor = config.compressor.build(group) if config.is_compressed else None
 
     def start(self, parameters: ParameterSet) -> None:
         """Fix the buckets; tensors with sparse gradients go on their own."""
@@ -88,7 +111,7 @@ class AllReduce(_base.Strategy):
         """Send what is complete, in order."""
         name = parameters.name
         found = self._slots[name].get(index)
-        if found is None:
+        if found is None or self._compressor is not None:
             return
         number, slot = found
         buckets = self._buckets[name]
@@ -107,8 +130,12 @@ class AllReduce(_base.Strategy):
         name = parameters.name
         buckets = self._buckets[name]
         carries = bool(buckets) and buckets[-1].num_riders == NUM_RIDERS
-        for bucket in buckets[self._launched[name] :]:
-            bucket.launch(self.group, riders if bucket is buckets[-1] and carries else ())
+        for number in range(self._launched[name], len(buckets)):
+            riding = riders if number == len(buckets) - 1 and carries else ()
+            if self._compressor is None:
+                buckets[number].launch(self.group, riding)
+            else:
+                buckets[number].sum_by(self._compressor, f"{name}/{number}", riding)
         self._launched[name] = 0
         totals: Sequence[float] = ()
         for bucket in buckets:

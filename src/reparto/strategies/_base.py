@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,11 +34,31 @@ def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
 class Config(ABC):
     """Settings of a strategy: frozen, picklable, readable by the planner.
 
-    Subclasses add their knobs as fields. ``kind`` is the name on the command line.
+    Subclasses add their knobs as fields, each described under ``Attributes``.
+
+    Attributes:
+        kind: Its name on the command line.
+        summary: One line for people.
+        formula: What a worker sends, in words and symbols: S bytes of parameters, N workers.
+        paper: Where it comes from.
+        apart: Whether replicas take steps of their own and differ between rounds.
     """
 
     kind: ClassVar[str]
-    exact: ClassVar[bool] = True
+    summary: ClassVar[str] = ""
+    formula: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    apart: ClassVar[bool] = False
+
+    @property
+    def changes(self) -> str:
+        """What it changes in the mathematics of the training, for people; empty if nothing."""
+        return ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the training is the sequential one."""
+        return not self.changes
 
     @abstractmethod
     def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
@@ -49,17 +69,54 @@ class Config(ABC):
         """The live strategy for one worker."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shared(Config):
+    """What strategies of several workers have in common.
+
+    Attributes:
+        batch: Whose the script's batch size is. ``script``: a step is made of one batch of the
+            script, shared out. ``worker``: each worker takes a batch of that size, so a step is
+            made of as many batches as there are workers, and there are fewer steps.
+        rate: Factor on the learning rates that the script sets.
+        rate_warmup: Steps in which that factor grows from 1.
+    """
+
+    batch: Literal["script", "worker"] = "script"
+    rate: float = 1.0
+    rate_warmup: int = 0
+
+    def rate_at(self, step: int) -> float:
+        """The factor on learning rates at a step, the first of which is 0."""
+        if step >= self.rate_warmup:
+            return self.rate
+        return 1.0 + (self.rate - 1.0) * (step + 1) / (self.rate_warmup + 1)
+
+    @property
+    def changes_of_batch(self) -> str:
+        """What these settings change, for people."""
+        told = []
+        if self.batch == "worker":
+            told.append("a step is made of one batch a worker, so there are fewer steps")
+        if self.rate != 1.0:
+            told.append(f"learning rates are multiplied by {self.rate:g}")
+        return "; ".join(told)
+
+
 class ParameterSet:
     """Tensors that are updated together: those of one optimizer, or those updated by hand.
 
     Attributes:
         name: Stable over workers and runs.
         tensors: In an order that is the same on every worker.
+        share: This worker's part of the last global batch; over all workers they add up to 1.
+        optimizer: That updates them, if the script has one.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
         self.name = name
         self.tensors = list(tensors)
+        self.share = 1.0
+        self.optimizer: Any = None
 
 
 class Strategy(ABC):
@@ -73,12 +130,15 @@ class Strategy(ABC):
           discard(parameters)               instead, when the script zeroed them unread
           step(parameters, local_step)      a strategy may replace the local step
           after_step(parameters)            also when GradScaler skipped the step
+        settle()                            before an evaluation, a checkpoint, the end
         regroup(group)                      when membership changed
         finish()                            once
 
     Gradients arrive as each worker's term of the global gradient: they are to be *summed*. The
-    runtime has weighted them. Threads: ``on_gradient`` may come from autograd's thread, never
-    two at once. Ownership: the strategy may replace the tensors on ``.grad``.
+    runtime has weighted them. While a strategy is ``apart``, gradients are the worker's own
+    estimate of the global one instead, nothing rides along, and ``settle`` makes replicas equal.
+    Threads: ``on_gradient`` may come from autograd's thread, never two at once. Ownership: the
+    strategy may replace the tensors on ``.grad``.
 
     Raises:
         RuntimeError: When a peer is gone.
@@ -86,6 +146,7 @@ class Strategy(ABC):
 
     def __init__(self, group: Group) -> None:
         self.group = group
+        self.apart = False
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""
@@ -116,6 +177,9 @@ class Strategy(ABC):
 
     def after_step(self, parameters: ParameterSet) -> None:
         """The step is over."""
+
+    def settle(self) -> None:
+        """Make the parameters of all replicas equal; collective."""
 
     def regroup(self, group: Group) -> None:
         """Go on with other members."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from reparto.comm import Group
 from reparto.strategies._base import grad_of, set_grad
+from reparto.strategies.compressors import Compressor
 
 #: How many numbers can travel with the last bucket.
 NUM_RIDERS = 4
@@ -56,6 +57,19 @@ class Bucket:
 
     def launch(self, group: Group, riders: Sequence[float] = ()) -> None:
         """Lay the gradients end to end and start the sum over workers."""
+        self.fill(riders)
+        self.work = group.allreduce([self.flat])
+
+    def sum_by(self, compressor: Compressor, key: str, riders: Sequence[float] = ()) -> None:
+        """Lay the gradients end to end and add them up, lossily; the tail exactly."""
+        self.fill(riders)
+        self.work = compressor.group.allreduce([self._tail])
+        shapes = [shape for shape, _, _ in self.layouts]
+        total = compressor.sum_over(self.flat[: self.size], shapes, key)
+        self.flat[: self.size].copy_(total)
+
+    def fill(self, riders: Sequence[float] = ()) -> None:
+        """Lay the gradients end to end."""
         if _num_uses(self.flat) > self._num_uses:
             self._allocate()  # the script still holds last step's gradients
         grads = [grad_of(tensor) for tensor in self.tensors]
@@ -68,7 +82,6 @@ class Bucket:
                 for view, grad in zip(self._views, grads, strict=True):
                     view.zero_() if grad is None else view.copy_(grad)
             self._tail.copy_(_tensor(padded, dtype=self.flat.dtype))
-        self.work = group.allreduce([self.flat])
 
     def finish(self) -> list[float]:
         """Wait, put the sums on the tensors, and return what rode along."""

@@ -19,6 +19,8 @@ class Single(_base.Strategy):
         """No settings."""
 
         kind: ClassVar[str] = "single"
+        summary: ClassVar[str] = "one worker, the script as it is"
+        formula: ClassVar[str] = "nothing"
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """Nothing is sent."""

@@ -141,6 +141,16 @@ class GroupContract:
 
         assert self.run(make_group, work) == [[3.0, 6.0], [9.0, 12.0], [15.0, 18.0]]
 
+    @pytest.mark.parametrize("width", [0, 2, 400_000])
+    def test_rows_are_exchanged(self, make_group: MakeGroup, width: int) -> None:
+        def work(group: Group) -> Any:
+            rows = torch.arange(3.0).view(3, 1).expand(3, width) + 10 * group.rank()
+            return [row.unique().tolist() for row in group.exchange(rows)]
+
+        expected = [[[10.0 * source + rank] * (width > 0) for source in range(3)]
+                    for rank in range(3)]  # fmt: skip
+        assert self.run(make_group, work) == expected
+
     def test_messages_arrive_in_order_and_by_tag(self, make_group: MakeGroup) -> None:
         def work(group: Group) -> Any:
             if group.rank() == 2:

@@ -54,6 +54,8 @@ def run_workers(
     crew = _Crew(size, strategy or StrategyConfig(kind="all-reduce"), turns)
     before = random_state(all_generators)
     _patches.install(_world.current, tracking=size > 1)
+    if size > 1:
+        _patches.install_settling(_world.current)
     try:
         return crew.run(function, Options(**options), regions)
     finally:
@@ -97,6 +99,7 @@ class _Crew:
             world.has_regions = regions
             _world.enter_thread(world)
             self.results[rank] = function()
+            world.settle()
             world.strategy.finish()
         except threading.BrokenBarrierError as error:
             self.errors.append(error)  # follows from the first, unless the others hang
@@ -115,12 +118,14 @@ class _Crew:
             name: CountingGroup(ThreadGroup(meeting, rank))
             for name, meeting in self.meetings.items()
         }
+        config = strategies.from_spec(self.strategy)
         world = World(
             rank=rank,
             size=self.size,
             data=groups["data"] if self.size > 1 else None,
-            strategy=strategies.from_spec(self.strategy).build(groups["gradients"]),
+            strategy=config.build(groups["gradients"]),
             options=options,
         )
+        world.use(config)
         world.groups = list(groups.values())
         return world

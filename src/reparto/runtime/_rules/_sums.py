@@ -108,6 +108,8 @@ def _added(world: World, func: Any, one: Any, two: Any, rest: Args, kwargs: Kwar
 
 def _share(world: World, value: Any) -> Any:
     """A replicated term of a sum: counted once over all workers."""
+    if world.apart:
+        return value * world.share
     if isinstance(value, Tensor):
         if _learns(value):
             return value / world.size

@@ -1,0 +1,88 @@
+"""Replicas that differ between rounds: their parameters laid end to end, and where they met last.
+
+anchor ──local steps──► parameters        drift = parameters − anchor, this worker's own
+   ▲                        │
+   └── anchor + Σ weight·drift ◄─ all workers: the next anchor, the same everywhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+import torch
+from torch import Tensor
+
+from reparto.strategies._base import ParameterSet
+
+
+class Replica:
+    """The trainable tensors of one set, by type and device, and their anchor.
+
+    Args:
+        parameters: The set.
+    """
+
+    def __init__(self, parameters: ParameterSet) -> None:
+        self.parameters = parameters
+        self.parts: list[Part] = []
+        groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+        for tensor in parameters.tensors:
+            if tensor.is_floating_point() and tensor.numel():
+                groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+        for number, tensors in enumerate(groups.values()):
+            self.parts.append(Part(f"{parameters.name}/{number}", tensors))
+        self.num_steps = 0
+        self.weight = 0.0
+
+    def stepped(self) -> None:
+        """A local step was made with this worker's share of a batch."""
+        self.num_steps += 1
+        self.weight += self.parameters.share
+
+    def met(self) -> None:
+        """Workers agree again; what comes is counted anew."""
+        self.num_steps, self.weight = 0, 0.0
+
+    @property
+    def mean_weight(self) -> float:
+        """This worker's part of all samples since the workers met; over workers they sum to 1."""
+        return self.weight / self.num_steps if self.num_steps else 0.0
+
+
+class Part:
+    """Some tensors of one type on one device, laid end to end.
+
+    Args:
+        key: Stands for them, the same on every worker.
+        tensors: The tensors.
+    """
+
+    def __init__(self, key: str, tensors: Sequence[Tensor]) -> None:
+        self.key, self.tensors = key, list(tensors)
+        self.shapes = [tuple(tensor.shape) for tensor in tensors]
+        self.sizes = [prod(shape) for shape in self.shapes]
+        self.anchor = self.flat()
+
+    def flat(self) -> Tensor:
+        """The tensors end to end; fresh."""
+        return torch.cat([tensor.detach().reshape(-1) for tensor in self.tensors])
+
+    def drift(self) -> Tensor:
+        """How far this replica has gone from the anchor; fresh."""
+        return self.flat().sub_(self.anchor)
+
+    def put(self, flat: Tensor) -> None:
+        """Set the tensors."""
+        with torch.no_grad():
+            for tensor, piece, shape in zip(
+                self.tensors, flat.split(self.sizes), self.shapes, strict=True
+            ):
+                tensor.copy_(piece.view(shape))
+
+    def pieces(self, count: int) -> list[tuple[int, int]]:
+        """The whole in so many stretches of about the same length: from, to."""
+        total = sum(self.sizes)
+        marks = [total * number // count for number in range(count + 1)]
+        return list(pairwise(marks))

@@ -1,0 +1,152 @@
+"""Compressor: how flat tensors become fewer bytes, and how they are added up as such."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.spec import Message, Pattern
+
+Shapes = Sequence[Sequence[int]]
+
+# As they are before the runtime watches the script's.
+_zeros, _empty = torch.zeros, torch.empty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ABC):
+    """Settings of a compressor: frozen, picklable, readable by the planner.
+
+    Attributes:
+        kind: Its name on the command line.
+        summary: One line for people.
+        paper: Where it comes from.
+    """
+
+    kind: ClassVar[str]
+    summary: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+
+    @abstractmethod
+    def parts(self, shapes: Shapes, num_workers: int) -> tuple[tuple[Pattern, int], ...]:
+        """What one worker hands over when tensors of these shapes are added up once.
+
+        Args:
+            shapes: Of the tensors that travel together; elements of four bytes.
+            num_workers: How many add up.
+
+        Returns:
+            For each operation its pattern and payload in bytes.
+        """
+
+    @abstractmethod
+    def build(self, group: Group) -> Compressor:
+        """The live compressor of one worker."""
+
+    def ratio(self, shape: Sequence[int], num_workers: int = 2) -> float:
+        """How many times fewer bytes a tensor takes, without compressing it."""
+        sent = sum(size for _, size in self.parts([shape], num_workers))
+        return 4 * prod(shape) / sent if sent else 1.0
+
+    def messages(
+        self, shapes: Shapes, num_workers: int, *, every: int = 1, ready_at: float = 1.0
+    ) -> tuple[Message, ...]:
+        """The same as recurring messages."""
+        return tuple(
+            Message(pattern=pattern, size_bytes=size, every=every, ready_at=ready_at)
+            for pattern, size in self.parts(shapes, num_workers)
+        )
+
+
+class Compressor(ABC):
+    """Adds up flat tensors over workers in fewer bytes; one object a worker.
+
+    What is lost in one call is kept by ``key`` and added in the next one with that key. The sum is
+    the same on every worker, to the bit.
+
+    Args:
+        group: The workers that add up.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._owed: dict[str, Tensor] = {}
+
+    @abstractmethod
+    def encode(self, tensor: Tensor, key: str) -> Tensor:
+        """A flat tensor as bytes; what is lost is remembered under the key."""
+
+    @abstractmethod
+    def decode(self, payload: Tensor, like: Tensor) -> Tensor:
+        """What another worker encoded, as a flat tensor shaped like this one."""
+
+    @abstractmethod
+    def sum_over(self, flat: Tensor, shapes: Shapes, key: str) -> Tensor:
+        """The sum over workers; a fresh flat tensor.
+
+        Args:
+            flat: This worker's term: tensors laid end to end.
+            shapes: Of those tensors.
+            key: Stands for what is added up, the same from step to step and on every worker.
+        """
+
+    def forget(self) -> None:
+        """Drop what is owed (the workers have agreed by other means)."""
+        self._owed.clear()
+
+    def with_owed(self, tensor: Tensor, key: str) -> Tensor:
+        """A term plus what earlier calls owe; fresh."""
+        owed = self._owed.get(key)
+        if owed is None or owed.shape != tensor.shape or owed.dtype != tensor.dtype:
+            return tensor.clone()
+        return tensor + owed
+
+    def owe(self, key: str, wanted: Tensor, sent: Tensor) -> None:
+        """Remember what a call has lost; what is no number was sent as such, and is not owed."""
+        self._owed[key] = (wanted - sent).nan_to_num_(0.0, 0.0, 0.0)
+
+
+class Chunked(Compressor):
+    """Adds up in two rounds, so that bytes do not grow with the number of workers.
+
+        worker r ── chunk j, encoded ──► worker j    adds up the chunks j of all
+        worker j ── its sum, encoded ──► everyone
+
+    Both rounds lose, and both losses are owed.
+    """
+
+    #: Chunks are multiples of so many elements.
+    block: int = 1
+
+    def sum_over(self, flat: Tensor, shapes: Shapes, key: str) -> Tensor:
+        """Exchange chunks, add up one's own, and gather the sums."""
+        size, rank = self.group.size(), self.group.rank()
+        chunk = chunk_length(flat.numel(), size, self.block)
+        padded = _zeros(size * chunk, dtype=flat.dtype, device=flat.device)
+        padded[: flat.numel()].copy_(flat)
+        sent = torch.stack(
+            [
+                self.encode(part, f"{key}/to {number}")
+                for number, part in enumerate(padded.view(size, chunk))
+            ]
+        )
+        received = self.group.exchange(sent)
+        like = padded[:chunk]
+        total = self.decode(received[0], like)
+        for payload in received[1:]:
+            total += self.decode(payload, like)
+        sums = self.group.gather_all(self.encode(total, f"{key}/sum of {rank}"))
+        whole = torch.cat([self.decode(payload, like) for payload in sums])
+        return whole[: flat.numel()]
+
+
+def chunk_length(numel: int, num_workers: int, block: int) -> int:
+    """Elements of each worker's chunk, a multiple of the block."""
+    return -(-numel // (num_workers * block)) * block
