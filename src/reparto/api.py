@@ -239,12 +239,14 @@ def _is_exact(job: Job) -> bool:
     from reparto.strategies import from_spec  # brings torch, for the few who need it
 
     kind = "all-reduce" if job.strategy == "auto" else job.strategy
-    exact = from_spec(StrategyConfig(kind=kind, settings=job.settings)).exact
-    if not exact and not job.relaxed:
+    config = from_spec(StrategyConfig(kind=kind, settings=job.settings))
+    if not config.exact and not job.relaxed:
+        why = f": {config.changes}" if config.changes else ""
         raise UsageError(
-            f"{kind} changes the mathematics of the training", remedy="agree with --relaxed"
+            f"{kind} changes the mathematics of the training{why}",
+            remedy="agree with --relaxed; reparto strategies tells which ones are exact",
         )
-    return exact
+    return config.exact
 
 
 def _probe(job: Job, assignment: Assignment) -> Probe | None:

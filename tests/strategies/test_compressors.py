@@ -85,6 +85,9 @@ class TestQuantizeOfOne(CompressorContract):
     def config(self):
         return Quantize.Config(bits=4)
 
+    def test_fewer_bytes_are_sent(self, config):
+        assert config.ratio((1000, 1000), self.size) == 1.0  # nothing is sent at all
+
 
 def test_they_are_found_by_name():
     assert set(available()) == {"none", "cast", "quantize", "topk", "randomk", "powersgd"}

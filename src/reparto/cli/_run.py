@@ -33,7 +33,8 @@ def add_parser(subparsers: Any) -> None:
         "--strategy",
         default="auto",
         metavar="KIND",
-        help="auto (default), single (one worker, the script as it is) or all-reduce",
+        help="auto (default), single (one worker, the script as it is), all-reduce or another of "
+        "`reparto strategies`",
     )
     add(
         "--set",

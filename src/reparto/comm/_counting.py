@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from reparto.comm._base import Group
+from reparto.spec import Pattern, wire_bytes
 
 
 class CountingGroup(Group):
@@ -17,56 +18,60 @@ class CountingGroup(Group):
 
     Attributes:
         bytes_sent: Payload bytes that this member handed over.
+        wire_bytes: What these put on the wire, by the algorithms that gloo uses.
         rounds: Operations that this member took part in.
     """
 
     def __init__(self, inner: Group) -> None:
         super().__init__(inner, epoch=inner.epoch)
         self.bytes_sent = 0
+        self.wire_bytes = 0.0
         self.rounds = 0
 
-    def _count(self, payload: Any) -> None:
+    def _count(self, payload: Any, pattern: Pattern) -> None:
         self.rounds += 1
-        self.bytes_sent += _size(payload)
+        size = _size(payload)
+        self.bytes_sent += size
+        self.wire_bytes += wire_bytes(pattern, size, self.size())
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce in place over all members."""
-        self._count(tensors)
+        self._count(tensors, "all-reduce")
         return super().allreduce(tensors, opts)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Gather ``inputs[i]`` of every member into the lists ``outputs[i]``."""
-        self._count(inputs)
+        self._count(inputs, "gather")
         return super().allgather(outputs, inputs, opts)
 
     def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
-        self._count(input)
+        self._count(input, "gather")
         return super()._allgather_base(output, input, opts)
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """Copy the root's tensors to every member, in place."""
-        self._count(tensors)
+        self._count(tensors, "broadcast")
         return super().broadcast(tensors, opts)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Reduce ``inputs`` over members; each keeps its own part."""
-        self._count(inputs)
+        self._count(inputs, "exchange")
         return super().reduce_scatter(outputs, inputs, opts)
 
     def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
-        self._count(input)
+        self._count(input, "exchange")
         return super()._reduce_scatter_base(output, input, opts)
 
     def alltoall_base(
         self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
     ) -> Any:
         """Send the ``r``-th part of ``input`` to member ``r``."""
-        self._count(input)
+        self._count(input, "exchange")
         return super().alltoall_base(output, input, output_sizes, input_sizes, opts)
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
         """Send to one member."""
-        self._count(tensors)
+        self._count(tensors, "push")
         return super().send(tensors, dst, tag)
 
 

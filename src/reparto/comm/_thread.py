@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,6 +47,13 @@ class Meeting:
         self.slots: list[Any] = [None] * size
         self.mail: dict[tuple[int, int, int], list[Tensor]] = {}
         self.mail_changed = threading.Condition()
+
+    def wait_for_mail(self, is_there: Callable[[], bool]) -> bool:
+        """Wait until something is there, or the time is over; says which."""
+        if hasattr(self.barrier, "wait_until"):  # threads that take turns
+            return bool(self.barrier.wait_until(is_there))
+        with self.mail_changed:
+            return self.mail_changed.wait_for(is_there, self.timeout_s)
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
         """Every thread's value, in the order of ranks."""
@@ -123,30 +131,23 @@ class _ThreadBackend:
         return _Done()
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Any:
-        with self.meeting.mail_changed:
-            for tensor in tensors:
-                key = (src, self._rank, tag)
-                arrived = self.meeting.mail_changed.wait_for(
-                    lambda key=key: self.meeting.mail.get(key),  # type: ignore[misc]
-                    self.meeting.timeout_s,
-                )
-                if not arrived:
-                    raise RuntimeError(f"nothing came from member {src}")
+        key = (src, self._rank, tag)
+        for tensor in tensors:
+            if not self.meeting.wait_for_mail(lambda: bool(self.meeting.mail.get(key))):
+                raise RuntimeError(f"nothing came from member {src}")
+            with self.meeting.mail_changed:
                 tensor.detach().copy_(self.meeting.mail[key].pop(0))
         return _Done()
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
         def sender() -> int | None:
-            for (src, dst, its_tag), box in self.meeting.mail.items():
+            for (src, dst, its_tag), box in list(self.meeting.mail.items()):
                 if dst == self._rank and its_tag == tag and box:
                     return src
             return None
 
-        with self.meeting.mail_changed:
-            self.meeting.mail_changed.wait_for(
-                lambda: sender() is not None, self.meeting.timeout_s
-            )
-            src = sender()
+        self.meeting.wait_for_mail(lambda: sender() is not None)
+        src = sender()
         if src is None:
             raise RuntimeError("nothing came from any member")
         self.recv(tensors, src, tag)

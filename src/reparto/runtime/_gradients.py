@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from reparto.errors import RefusedError
 from reparto.runtime._collective import gathered, summed
 from reparto.runtime._tensors import Cell, Divisor, Tracked, number
 from reparto.runtime._tensors import whole as whole_of
@@ -256,7 +257,8 @@ class Gradients:
         """Terms with different divisors are about to be added: correct what lies there now."""
         if owner.divisor is None:
             return
-        factor = owner.divisor.resolve(self.world)
+        divisor, world = owner.divisor, self.world
+        factor = divisor.estimate(world) if world.apart else divisor.resolve(world)
         owner.divisor = None
         if factor != 1.0:
             _scale(owner, factor)
@@ -287,8 +289,13 @@ class Gradients:
         if grad is None or getattr(tensor, "_read_at", -1) == self.num_backwards:
             return
         tensor._read_at = self.num_backwards  # type: ignore[attr-defined]
-        factor = self._divisor.resolve(self.world) if self._divisor else 1.0
-        set_grad(tensor, summed(grad, self.world.data) * factor)
+        world, divisor = self.world, self._divisor
+        if world.apart:
+            factor = divisor.estimate(world) if divisor else 1.0
+            set_grad(tensor, grad * (factor / world.share))
+            return
+        factor = divisor.resolve(world) if divisor else 1.0
+        set_grad(tensor, summed(grad, world.data) * factor)
 
     def put_by_hand(self, tensor: Tensor, value: Tensor | None) -> None:
         """The script puts a global gradient, or none, where a pass may have left a term."""
@@ -379,7 +386,7 @@ class Gradients:
         world = self.world
         factor = 0.0 if world.has_no_rows else 1 / world.share
         if owner.divisor is not None:
-            factor *= owner.divisor.resolve(world)
+            factor *= owner.divisor.estimate(world)
         _scale(owner, factor)
         world.strategy.gradients_needed(owner, ())
 
@@ -414,6 +421,12 @@ class Gradients:
         self._count_by_hand()
 
     def _count_by_hand(self) -> None:
+        if self.world.apart:
+            raise RefusedError(
+                "parameters are updated without an optimizer, which a strategy that lets replicas "
+                "differ could not bring together again",
+                remedy="take an exact strategy: --strategy all-reduce",
+            )
         if self._counted_at != self.num_backwards:
             self._counted_at = self.num_backwards
             self.loose.num_steps += 1

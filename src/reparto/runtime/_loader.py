@@ -125,6 +125,8 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
     kind = type(loader)
 
     def __iter__(self: Any) -> Any:
+        if not torch.is_grad_enabled():
+            world.settle()  # an evaluation
         if self._reparto_by_index is None:
             _choose(world, self)
         sampler = self.batch_sampler if self._reparto_by_index else None

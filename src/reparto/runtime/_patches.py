@@ -100,7 +100,7 @@ def install(current: Current, tracking: bool) -> None:
 
 def install_settling(current: Current) -> None:
     """Wrap what looks at parameters from outside of a training step; replicas may be apart."""
-    _replace(nn.Module, "__call__", lambda o: _seen_call(current, o))
+    _replace(nn.Module, "__call__", lambda o: _resuming_call(current, _seen_call(current, o)))
     _replace(nn.Module, "train", lambda o: _settles_in_eval(current, o))
     _replace(nn.Module, "state_dict", lambda o: _settles(current, o))
     _replace(torch.optim.Optimizer, "state_dict", lambda o: _settles(current, o))
@@ -116,6 +116,22 @@ def _settles(current: Current, original: Any) -> Any:
         return original(*args, **kwargs)
 
     return settled
+
+
+def _resuming_call(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None and world.settled and _trains(self):
+            world.resume()
+        return original(self, *args, **kwargs)
+
+    return __call__
+
+
+def _trains(module: nn.Module) -> bool:
+    has_parameters = next(module.parameters(), None) is not None  # a loss tells nothing
+    return module.training and has_parameters and torch.is_grad_enabled()
 
 
 def _settles_in_eval(current: Current, original: Any) -> Any:

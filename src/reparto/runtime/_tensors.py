@@ -42,12 +42,6 @@ SUM_RULES: dict[Any, Rule] = {}
 #: What helps when a region was none.
 NO_REGIONS = "set REPARTO_REGIONS=0 to have every operation looked at, at some cost in speed"
 
-#: Where replicas are apart, what a script decides by is agreed on; what it only looks at is not.
-DECISIVE = frozenset(
-    "lt le gt ge eq ne __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __bool__ __float__ __int__ "
-    "__index__ isnan isinf isfinite equal allclose isclose".split()
-)
-
 in_transform = torch._C._functorch.peek_interpreter_stack  # of torch.func: None outside
 _no_dispatch = torch._C.DisableTorchFunctionSubclass
 _resolve: list[Callable[[Any], tuple[Rule, Rule]]] = []
@@ -117,9 +111,13 @@ class Divisor:
         """Nominal over true divisor; asks the other workers if it is not known yet."""
         if self.factor is None:
             count = self.local.detach().double().reshape(1).clone()
-            total = number(count) / world.share if world.apart else number(world.data.sum(count))
-            self.settle(total)
+            self.settle(number(world.data.sum(count)))
         return self.factor  # type: ignore[return-value]
+
+    def estimate(self, world: World) -> float:
+        """The same factor as far as this worker can tell; replicas are apart."""
+        count = number(self.local.detach().double().reshape(1)) / world.share
+        return self.nominal / count if count else 1.0
 
     def settle(self, total: float) -> None:
         """Take the sum of the workers' true counts."""
@@ -152,12 +150,12 @@ class Cell:
         """The global value, without gradient; asks the other workers if it is not known yet."""
         if self.total is None:
             world.impure("a sum over the batch is read")
+            if world.apart:
+                factor = self.divisor.estimate(world) if self.divisor else 1.0
+                self.estimate = self.local * (factor / world.share)
+                return self.estimate
             if self.divisor:
                 self.divisor.resolve(world)
-            if world.apart:
-                value = self.local / world.share
-                self.estimate = self.divisor.corrected(value) if self.divisor else value
-                return self.estimate
             self.settle(summed(self.local, world.data))
         return self.total  # type: ignore[return-value]
 
@@ -289,7 +287,9 @@ def reduced(world: World, tensor: Summand) -> Tensor:
             value = wide * tensor._scale
         return value.to(local.dtype) if value.dtype != local.dtype else value.clone()
     divisor = tensor._cell.divisor
-    total: Tensor = local / world.share if world.apart else sum_all(local, world.data)
+    if world.apart:
+        return local * ((divisor.estimate(world) if divisor else 1.0) / world.share)
+    total: Tensor = sum_all(local, world.data)
     if divisor is None:
         return total
     divisor.resolve(world)
@@ -309,6 +309,8 @@ def exact_summand(world: World, tensor: Summand) -> Tensor:
     divisor = tensor._cell.divisor
     if divisor is None:
         return local
+    if world.apart:
+        return local * divisor.estimate(world)
     divisor.resolve(world)
     return divisor.corrected(local)
 
@@ -330,12 +332,9 @@ def own_rows(world: World, tensor: Shard) -> Tensor:
 def on_whole(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the gathered tensors, as every worker would have alone."""
     name = getattr(func, "__name__", str(func))
-    if world.apart:
-        if name == "item" and isinstance(args[0], Summand):
-            return estimated(world, args[0])
-        if name in DECISIVE:
-            with world.agreeing():
-                return on_whole(world, func, args, kwargs)
+    if world.apart and not (torch.is_grad_enabled() and _learns(args)):
+        with world.agreeing():  # a script may decide by the result
+            return on_whole(world, func, args, kwargs)
     world.saw_gather(name)
     whole_args = mapped(args, lambda value: whole(world, value, f"{name} runs on the whole batch"))
     whole_kwargs = mapped(kwargs, lambda value: whole(world, value))
@@ -348,6 +347,14 @@ def on_whole(world: World, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if is_copy and (name == "__iter__" or _is_view(result, whole_args[0])):
         remember(world, args[0], whole_args[0])
     return result
+
+
+def _learns(values: Any) -> bool:
+    return any(
+        one.requires_grad if isinstance(one, Tensor) else _learns(one)
+        for one in values
+        if isinstance(one, (Tensor, list, tuple))
+    )
 
 
 def _writes(name: str) -> bool:

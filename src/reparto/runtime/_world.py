@@ -122,6 +122,14 @@ class World:
             for module in self.modules:
                 self._average_buffers(module)
 
+    def resume(self) -> None:
+        """A training step begins: replicas may part again."""
+        if self.settled:
+            self.settled = False
+            if self.strategy is not None and self.strategy.apart:
+                with self.gradients.unseen():
+                    self.strategy.resume()
+
     def _average_buffers(self, module: Any) -> None:
         found = [one for one in module.buffers() if one.is_floating_point() and one.numel()]
         for buffer in found:
@@ -263,7 +271,7 @@ class World:
 
     def before_backward(self, roots: list[Tensor]) -> None:
         """A backward pass begins."""
-        self.settled = False
+        self.resume()
         cell, divisor = None, None
         self.loss_scale = 1.0
         if len(roots) == 1 and isinstance(roots[0], Summand):

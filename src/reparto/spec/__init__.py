@@ -11,7 +11,15 @@ from reparto.spec._equality import (
 )
 from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, decode
 from reparto.spec._job import Job
-from reparto.spec._plan import Message, Pattern, Plan, Profile, StrategyConfig, Traffic
+from reparto.spec._plan import (
+    Message,
+    Pattern,
+    Plan,
+    Profile,
+    StrategyConfig,
+    Traffic,
+    wire_bytes,
+)
 from reparto.spec._program import Diagnostic, Finding, Place, Program, SourceFile
 from reparto.spec._run import Assignment, Failure, Options, RunResult, StepRecord
 
@@ -53,4 +61,5 @@ __all__ = [
     "from_plain",
     "to_json",
     "to_plain",
+    "wire_bytes",
 ]

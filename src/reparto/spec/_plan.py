@@ -35,6 +35,23 @@ class Message:
     ready_at: float = 0.0
     needed_at: float = 1.0
 
+    def wire_bytes(self, num_workers: int) -> float:
+        """What one worker puts on the wire each time it is sent."""
+        return wire_bytes(self.pattern, self.size_bytes, num_workers)
+
+
+def wire_bytes(pattern: Pattern, size_bytes: int, num_workers: int) -> float:
+    """What one worker puts on the wire for an operation over all workers.
+
+    Args:
+        pattern: A ring of sums, a ring of gathers, parts to their owners; others go to one peer.
+        size_bytes: Payload that the worker hands over.
+        num_workers: How many take part.
+    """
+    others = (num_workers - 1) / num_workers
+    factors = {"all-reduce": 2 * others, "gather": num_workers - 1, "exchange": others}
+    return factors.get(pattern, 1.0) * size_bytes
+
 
 Traffic = tuple[Message, ...]
 

@@ -17,19 +17,29 @@ from reparto.strategies._base import (
     grad_of,
     set_grad,
 )
+from reparto.strategies._describe import Description, Knob, describe
+from reparto.strategies._diloco import DiLoCo
+from reparto.strategies._gossip import Gossip
 from reparto.strategies._local_sgd import LocalSGD
+from reparto.strategies._post_local_sgd import PostLocalSGD
 from reparto.strategies._settings import validated
 from reparto.strategies._single import Single
 
 __all__ = [
     "AllReduce",
     "Config",
+    "Description",
+    "DiLoCo",
+    "Gossip",
+    "Knob",
     "LocalSGD",
     "ParameterSet",
+    "PostLocalSGD",
     "Shared",
     "Single",
     "Strategy",
     "available",
+    "describe",
     "from_spec",
     "grad_of",
     "register",
@@ -45,9 +55,8 @@ def register(config: type[Config]) -> type[Config]:
     return config
 
 
-register(Single.Config)
-register(AllReduce.Config)
-register(LocalSGD.Config)
+for _kind in (Single, AllReduce, LocalSGD, PostLocalSGD, DiLoCo, Gossip):
+    register(_kind.Config)
 
 
 def available() -> dict[str, type[Config]]:

@@ -131,6 +131,7 @@ class Strategy(ABC):
           step(parameters, local_step)      a strategy may replace the local step
           after_step(parameters)            also when GradScaler skipped the step
         settle()                            before an evaluation, a checkpoint, the end
+        resume()                            before the training step that follows
         regroup(group)                      when membership changed
         finish()                            once
 
@@ -179,7 +180,10 @@ class Strategy(ABC):
         """The step is over."""
 
     def settle(self) -> None:
-        """Make the parameters of all replicas equal; collective."""
+        """Make the parameters of all replicas equal, for whoever looks; collective."""
+
+    def resume(self) -> None:
+        """Replicas may part again; called on every worker before the next training step."""
 
     def regroup(self, group: Group) -> None:
         """Go on with other members."""

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from reparto import strategies
-from reparto.comm import Meeting, ThreadGroup
-from reparto.spec import Cluster, Message, Profile, StrategyConfig
+from reparto.comm import CountingGroup, Meeting, ThreadGroup
+from reparto.spec import Cluster, Host, Message, Profile, StrategyConfig
 from reparto.strategies import Config, ParameterSet, Strategy
 from reparto.testing._groups import run_members
 
@@ -34,6 +34,8 @@ class StrategyContract:
 
     Attributes:
         size: Number of workers.
+        num_steps: After so many steps of a quadratic problem its solution is found, nearly.
+        nearly: How nearly.
     """
 
     size = 3
@@ -48,7 +50,7 @@ class StrategyContract:
         meeting = Meeting(self.size, timeout_s=20)
         return run_members(
             self.size,
-            lambda rank, size: ThreadGroup(meeting, rank),
+            lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)),
             lambda group: work(config.build(group), group.rank()),
         )
 
@@ -189,6 +191,8 @@ class StrategyContract:
                 found.append(list(strategy.gradients_needed(given, riders)))
             return found
 
+        if config.apart:
+            pytest.skip("replicas are apart: nothing rides along")
         numbers = [float(rank) for rank in range(self.size)]
         ones = [1.0] * self.size
         last = [self.total(ones), self.total([2.0] * self.size)]
@@ -202,6 +206,8 @@ class StrategyContract:
             strategy.start(empty)
             return list(strategy.gradients_needed(empty, [1.0]))
 
+        if config.apart:
+            pytest.skip("replicas are apart: nothing rides along")
         assert self.run(config, work) == [[self.total([1.0] * self.size)]] * self.size
 
     def test_what_was_started_can_be_discarded(self, config: Config) -> None:
@@ -259,12 +265,79 @@ class StrategyContract:
 
         assert self.run(config, work) == [42] * self.size
 
+    # Training.
+
+    num_steps = 300
+    nearly = 0.1
+
+    def test_workers_come_to_the_same_result(self, config: Config) -> None:
+        """Each has another part of a quadratic problem; its solution is the mean of the parts."""
+
+        def work(strategy: Strategy, rank: int) -> Any:
+            given = self.trained(strategy, rank, self.num_steps)
+            strategy.settle()
+            settled = [tensor.detach().clone() for tensor in given.tensors]
+            strategy.resume()
+            strategy.finish()
+            return settled
+
+        found = self.run(config, work)
+        for other in found[1:]:
+            assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+        middle = (self.size - 1) / 2
+        for tensor in found[0]:
+            assert (tensor - middle).abs().max() < self.nearly * max(middle, 1.0)
+
+    def test_the_bytes_of_a_step_are_those_foretold(self, config: Config) -> None:
+        def work(strategy: Strategy, rank: int) -> Any:
+            group: Any = strategy.group
+            self.trained(strategy, rank, 64)
+            before = group.bytes_sent
+            self.trained(strategy, rank, 64)
+            sent = group.bytes_sent - before
+            strategy.settle()
+            strategy.finish()
+            return sent
+
+        shapes = tuple(tuple(tensor.shape) for tensor in parameters(0.0).tensors)
+        count = sum(tensor.numel() for tensor in parameters(0.0).tensors)
+        profile = Profile(num_parameters=count, gradient_bytes=4 * count, shapes=shapes)
+        cluster = Cluster(hosts=tuple(Host(name=str(rank)) for rank in range(self.size)))
+        foretold = sum(64 * one.size_bytes / one.every for one in config.traffic(profile, cluster))
+        for sent in self.run(config, work):
+            # Beside the gradients travel a few numbers a step, and a flag a tensor.
+            assert foretold * 0.98 <= sent <= foretold * 1.02 + 64 * 64
+
+    def trained(self, strategy: Strategy, rank: int, num_steps: int) -> ParameterSet:
+        """Let a worker train as the runtime would."""
+        given = self.known.setdefault((id(strategy), rank), parameters(0.0, "trained"))
+        optimizer = torch.optim.SGD(given.tensors, lr=0.05)
+        given.share = 1 / strategy.group.size()
+        given.optimizer = optimizer
+        if not getattr(strategy, "_was_started", False):
+            strategy.start(given)
+            strategy._was_started = True  # type: ignore[attr-defined]
+        for _ in range(num_steps):
+            for tensor in given.tensors:
+                grad = tensor.detach() - rank
+                tensor.grad = grad if strategy.apart else grad * given.share
+            for index in reversed(range(len(given.tensors))):
+                strategy.on_gradient(given, index)
+            riders = () if strategy.apart else (0.0, 0.0, 0.0, 0.0)
+            strategy.gradients_needed(given, riders)
+            strategy.step(given, optimizer.step)
+            strategy.after_step(given)
+        return given
+
+    @pytest.fixture(autouse=True)
+    def _forget_workers(self) -> None:
+        self.known: dict[Any, ParameterSet] = {}
+
     def expect(self, config: Config, work: Any, each: list[Any]) -> None:
         """Every worker gives this; where a strategy is exact."""
-        found = self.run(config, work)
         if not config.exact:
             pytest.skip("not exact")
-        assert found == each * self.size
+        assert self.run(config, work) == each * self.size
 
 
 def parameters(value: float, name: str = "set") -> ParameterSet:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Turns:
         self._places: list[list[str]] = [[] for _ in range(size)]
         self._states: list[Any] = [random_state(self._all)] * size
         self._ranks: dict[int, int] = {}
+        self._waiting: set[int] = set()
 
     def enter(self, rank: int) -> None:
         """The calling thread becomes a member and waits for its first turn."""
@@ -69,10 +71,29 @@ class Turns:
         """
         rank = self._ranks[threading.get_ident()]
         self._places[rank].append(place)
+        self._hand_over(rank)
+        number = len(self._places[rank])
+        while any(len(self._places[other]) < number for other in self._waiting):
+            self._hand_over(rank)  # one that waits for a message has yet to come here
+        self._compare(rank, place)
+
+    def wait_until(self, is_there: Callable[[], bool]) -> bool:
+        """Let the others go on until something is there; says whether it came."""
+        rank = self._ranks[threading.get_ident()]
+        self._waiting.add(rank)
+        try:
+            for _ in range(1000):
+                if is_there():
+                    return True
+                self._hand_over(rank)
+            return False
+        finally:
+            self._waiting.discard(rank)
+
+    def _hand_over(self, rank: int) -> None:
         self._states[rank] = random_state(self._all)
         self._pass_on(rank)
         self._take(rank)
-        self._compare(rank, place)
 
     def _compare(self, rank: int, place: str) -> None:
         number = len(self._places[rank])
@@ -119,6 +140,10 @@ class Place:
         """Wait for all threads."""
         self.turns.wait_at(self.name)
         return 0
+
+    def wait_until(self, is_there: Callable[[], bool]) -> bool:
+        """Let the other threads go on until something is there."""
+        return self.turns.wait_until(is_there)
 
     def abort(self) -> None:
         """Wake up all others with an error."""

@@ -14,6 +14,7 @@ from reparto.runtime._tensors import (
     Divisor,
     Rule,
     Summand,
+    estimated,
     exact_summand,
     plain,
     reduced,
@@ -161,13 +162,19 @@ def _same(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 @_named("item __float__ __int__ __bool__ __index__ __complex__ tolist __format__ isnan isfinite")
 def _read(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
+    if world.apart:
+        if func.__name__ == "item":
+            return estimated(world, args[0])
+        if func.__name__ not in ("tolist", "__format__"):  # which are for people to look at
+            with world.agreeing():  # a script decides by what it reads
+                return _read(world, func, args, kwargs)
     with torch.no_grad():  # whoever reads the value needs no way back
         return func(reduced(world, args[0]), *args[1:], **kwargs)
 
 
 @_named("__lt__ __le__ __gt__ __ge__ __eq__ __ne__ lt le gt ge eq ne")
 def _compared(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    with torch.no_grad():
+    with torch.no_grad(), world.agreeing():
         values = [reduced(world, one) if isinstance(one, Summand) else one for one in args]
         return func(*values, **kwargs)
 

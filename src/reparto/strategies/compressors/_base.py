@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from reparto.comm import Group
-from reparto.spec import Message, Pattern
+from reparto.spec import Message, Pattern, wire_bytes
 
 Shapes = Sequence[Sequence[int]]
 
@@ -51,9 +51,13 @@ class Config(ABC):
         """The live compressor of one worker."""
 
     def ratio(self, shape: Sequence[int], num_workers: int = 2) -> float:
-        """How many times fewer bytes a tensor takes, without compressing it."""
-        sent = sum(size for _, size in self.parts([shape], num_workers))
-        return 4 * prod(shape) / sent if sent else 1.0
+        """How many times fewer bytes a sum puts on the wire, without compressing anything."""
+        sent = sum(wire_bytes(*part, num_workers) for part in self.parts([shape], num_workers))
+        return wire_bytes("all-reduce", 4 * prod(shape), num_workers) / sent if sent else 1.0
+
+    def encoded_bytes(self, numel: int) -> int:
+        """How many bytes a flat tensor becomes."""
+        return self.parts([(numel,)], 1)[-1][1]
 
     def messages(
         self, shapes: Shapes, num_workers: int, *, every: int = 1, ready_at: float = 1.0

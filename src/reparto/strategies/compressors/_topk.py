@@ -85,23 +85,20 @@ class TopK(_base.Compressor):
         self._owed[key] = wanted.index_fill_(0, places, 0.0)
         if self.config.momentum:
             self._velocity[key].index_fill_(0, places, 0.0)
-        return torch.cat([places.to(_INT32).view(_UINT8), values.contiguous().view(_UINT8)])
+        return torch.cat([values.contiguous().view(_UINT8), places.to(_INT32).view(_UINT8)])
 
     def decode(self, payload: Tensor, like: Tensor) -> Tensor:
         """Zeros but for what was sent."""
-        count = payload.numel() // (4 + like.element_size())
-        places = payload[: 4 * count].view(_INT32).long()
-        values = payload[4 * count :].view(like.dtype)
+        places, values = _parted(payload, like)
         return torch.zeros_like(like).index_put_((places,), values)
 
     def sum_over(self, flat: Tensor, shapes: _base.Shapes, key: str) -> Tensor:
         """Gather everyone's, and add them up in the order of ranks."""
         payloads = self.group.gather_all(self.encode(flat, key))
         total = torch.zeros_like(flat)
-        count = payloads[0].numel() // (4 + flat.element_size())
         for payload in payloads:
-            places = payload[: 4 * count].view(_INT32).long()
-            total.index_add_(0, places, payload[4 * count :].view(flat.dtype))
+            places, values = _parted(payload, flat)
+            total.index_add_(0, places, values)
         return total
 
     def forget(self) -> None:
@@ -116,6 +113,12 @@ class TopK(_base.Compressor):
         if velocity is None or velocity.shape != tensor.shape:
             velocity = self._velocity[key] = torch.zeros_like(tensor)
         return velocity.mul_(self.config.momentum).add_(tensor)
+
+
+def _parted(payload: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Places and values; values come first, where they are aligned."""
+    mark = payload.numel() // (4 + like.element_size()) * like.element_size()
+    return payload[mark:].view(_INT32).long(), payload[:mark].view(like.dtype)
 
 
 class RandomK(_base.Compressor):

@@ -1,0 +1,269 @@
+"""DiLoCo: many local steps, then an outer step with momentum; streamed in fragments.
+
+step      0 ......... 16 ........ 32 ........ 48 ........ 64      sync_every 64, fragments 4
+fragment  │     0      │     1     │     2     │     3     │      each is sent in its turn,
+          └ sent, added up while the worker computes, applied `overlap` steps later
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.errors import UsageError
+from reparto.spec import Cluster, Profile, Traffic
+from reparto.strategies import _base, compressors
+from reparto.strategies._base import ParameterSet
+from reparto.strategies._post_local_sgd import Together
+from reparto.strategies._replicas import Part, Replica
+from reparto.strategies.compressors import Uncompressed
+
+
+class DiLoCo(_base.Strategy):
+    """The script's optimizer inside, Nesterov momentum on the mean drift outside."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(_base.Shared):
+        """Settings.
+
+        Attributes:
+            sync_every: Local steps between two outer steps of a parameter.
+            outer_rate: Learning rate of the outer step.
+            outer_momentum: Its Nesterov momentum.
+            fragments: Parameters are sent in so many fragments, in turn, so that the link is used
+                evenly.
+            overlap: Steps for which a worker goes on while a fragment travels.
+            keep: How much of the way that a worker made meanwhile is kept, from 0 to 1.
+            begin_after: Steps of all-reduce before that, in which all is still in motion.
+            compressor: How drifts are made smaller.
+        """
+
+        kind: ClassVar[str] = "diloco"
+        summary: ClassVar[str] = "many local steps, then an outer Nesterov step; streamed"
+        formula: ClassVar[str] = "2 (1 − 1/N) S every sync_every steps, spread over fragments"
+        paper: ClassVar[str] = (
+            "Douillard et al. 2023, arXiv:2311.08105; Streaming DiLoCo 2025, arXiv:2501.18512"
+        )
+        apart: ClassVar[bool] = True
+        sync_every: int = 64
+        outer_rate: float = 0.7
+        outer_momentum: float = 0.9
+        fragments: int = 1
+        overlap: int = 0
+        keep: float = 0.5
+        begin_after: int = 0
+        compressor: compressors.Config = field(default_factory=Uncompressed.Config)
+
+        def __post_init__(self) -> None:
+            if not 1 <= self.fragments <= self.sync_every:
+                raise UsageError(
+                    f"{self.fragments} fragments in {self.sync_every} steps",
+                    remedy="give at least 1, and not more than sync_every",
+                )
+            if not 0 <= self.overlap < self.sync_every // self.fragments:
+                raise UsageError(
+                    f"an overlap of {self.overlap} steps, where a fragment is sent every "
+                    f"{self.sync_every // self.fragments}",
+                    remedy="a fragment must have arrived when the next is sent",
+                )
+            if self.begin_after < 0 or not 0 <= self.keep <= 1:
+                raise UsageError(
+                    "begin_after is at least 0, and keep is from 0 to 1", remedy="correct it"
+                )
+
+        @property
+        def changes(self) -> str:
+            """Replicas differ."""
+            return (
+                f"workers take {self.sync_every} steps of their own before an outer step with "
+                "momentum brings them together"
+            )
+
+        def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
+            """A fragment every so many steps, which may travel for ``overlap`` steps."""
+            size = profile.num_parameters // self.fragments
+            shapes = profile.shapes if self.fragments == 1 and profile.shapes else ((size,),)
+            every = self.sync_every // self.fragments
+            return self.compressor.messages(shapes, max(1, len(cluster.hosts)), every=every)
+
+        def build(self, group: Group) -> DiLoCo:
+            """The live strategy."""
+            return DiLoCo(group, self)
+
+    def __init__(self, group: Group, config: DiLoCo.Config) -> None:
+        super().__init__(group)
+        self.config = config
+        self.compressor = config.compressor.build(group)
+        self.replicas: dict[str, Replica] = {}
+        self.fragments: dict[str, list[Fragment]] = {}
+        self._under_way: list[tuple[int, Fragment, Tensor, Future[Tensor]]] = []
+        self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
+        self._steps: dict[str, int] = {}
+        self._aside: list[tuple[Part, Tensor]] = []
+        self.together = Together(self, config.begin_after)
+
+    def start(self, parameters: ParameterSet) -> None:
+        """Remember where the workers begin."""
+        self.together.start(parameters)
+        self._begin(parameters)
+
+    def _begin(self, parameters: ParameterSet) -> None:
+        self._land_all()
+        replica = Replica(parameters)
+        self.replicas[parameters.name] = replica
+        count = self.config.fragments
+        self.fragments[parameters.name] = [
+            Fragment(part, *bounds, f"{part.key}/{number}", number)
+            for part in replica.parts
+            for number, bounds in enumerate(part.pieces(count))
+        ]
+
+    def on_gradient(self, parameters: ParameterSet, index: int) -> None:
+        """Send, while replicas are together."""
+        self.together.on_gradient(parameters, index)
+
+    def gradients_needed(
+        self, parameters: ParameterSet, riders: Sequence[float]
+    ) -> Sequence[float]:
+        """The worker's own gradient is what it steps by."""
+        return self.together.gradients_needed(parameters, riders)
+
+    def discard(self, parameters: ParameterSet) -> None:
+        """Forget what was started."""
+        self.together.discard(parameters)
+
+    def after_step(self, parameters: ParameterSet) -> None:
+        """Send the fragment whose turn it is; apply what has arrived."""
+        replica = self.replicas.get(parameters.name)
+        if replica is None:
+            return
+        if not self.apart:
+            if self.together.is_over(parameters):
+                for one in list(self.replicas.values()):
+                    self._begin(one.parameters)
+            return
+        replica.stepped()
+        step = self._steps[parameters.name] = self._steps.get(parameters.name, 0) + 1
+        self._land(step)
+        every = self.config.sync_every // self.config.fragments
+        if step % every == 0:
+            turn = step // every % self.config.fragments
+            for fragment in self.fragments[parameters.name]:
+                if fragment.turn == turn:
+                    self._send(fragment, replica, step)
+        if not self.config.overlap:
+            self._land(step)
+
+    def _send(self, fragment: Fragment, replica: Replica, step: int) -> None:
+        here = fragment.now()
+        weight = replica.mean_weight or 1 / self.group.size()
+        term = here.sub(fragment.anchor).mul_(weight)
+        if self._courier is None:
+            total: Future[Tensor] = Future()
+            total.set_result(self._sum(term, fragment))
+        else:
+            total = self._courier.submit(self._sum, term, fragment)
+        self._under_way.append((step + self.config.overlap, fragment, here, total))
+
+    def _sum(self, term: Tensor, fragment: Fragment) -> Tensor:
+        return self.compressor.sum_over(term, fragment.shapes, fragment.key)
+
+    def _land(self, step: int) -> None:
+        due = [one for one in self._under_way if one[0] <= step]
+        self._under_way = [one for one in self._under_way if one[0] > step]
+        for _, fragment, sent, total in due:
+            self._outer_step(fragment, sent, total.result())
+
+    def _land_all(self) -> None:
+        for _, fragment, sent, total in self._under_way:
+            self._outer_step(fragment, sent, total.result())
+        self._under_way = []
+
+    def _outer_step(self, fragment: Fragment, sent: Tensor, mean: Tensor) -> None:
+        """Nesterov: the mean drift is the step that the outer gradient asks for."""
+        momentum = self.config.outer_momentum
+        fragment.velocity.mul_(momentum).add_(mean)
+        step = mean + momentum * fragment.velocity if momentum else mean
+        fragment.anchor.add_(step, alpha=self.config.outer_rate)
+        meanwhile = fragment.now().sub_(sent)
+        fragment.put(fragment.anchor + self.config.keep * meanwhile)
+
+    def settle(self) -> None:
+        """Show the parameters on which all workers agree, those of the outer steps."""
+        self._land_all()
+        if not self.apart or self._aside:
+            return
+        for fragments in self.fragments.values():
+            for part in {id(one.part): one.part for one in fragments}.values():
+                self._aside.append((part, part.flat()))
+            for fragment in fragments:
+                fragment.put(fragment.anchor)
+
+    def resume(self) -> None:
+        """Go on from the worker's own parameters."""
+        for part, flat in self._aside:
+            part.put(flat)
+        self._aside.clear()
+
+    def finish(self) -> None:
+        """Bring in what the last local steps were worth: a mean, with no momentum."""
+        self.resume()
+        self._land_all()
+        for replica in self.replicas.values():
+            if self.apart and self._steps.get(replica.parameters.name):
+                for part in replica.parts:
+                    part.put(self.group.sum(part.flat()) / self.group.size())
+        if self._courier is not None:
+            self._courier.shutdown()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Velocities and anchors by fragment, and how far it has come."""
+        found = [one for fragments in self.fragments.values() for one in fragments]
+        return {
+            "velocity": {one.key: one.velocity.clone() for one in found},
+            "together": self.together.num_steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> DiLoCo:
+        """Go on from there."""
+        self.together.resume(int(state.get("together", 0)))
+        for fragments in self.fragments.values():
+            for one in fragments:
+                if one.key in state.get("velocity", {}):
+                    one.velocity.copy_(state["velocity"][one.key])
+        return self
+
+
+class Fragment:
+    """A stretch of a replica's flat parameters, with its anchor and velocity.
+
+    Args:
+        part: The flat parameters.
+        begin: First element.
+        end: After the last element.
+        key: Stands for it, the same on every worker.
+        turn: When in the round it is sent.
+    """
+
+    def __init__(self, part: Part, begin: int, end: int, key: str, turn: int) -> None:
+        self.part, self.begin, self.end, self.key, self.turn = part, begin, end, key, turn
+        is_whole = begin == 0 and end == sum(part.sizes)
+        self.shapes: list[tuple[int, ...]] = part.shapes if is_whole else [(end - begin,)]
+        self.anchor = part.anchor[begin:end].clone()
+        self.velocity = torch.zeros_like(self.anchor)
+
+    def now(self) -> Tensor:
+        """The worker's own values; fresh."""
+        return self.part.flat()[self.begin : self.end].clone()
+
+    def put(self, values: Tensor) -> None:
+        """Set the values, and leave the rest."""
+        flat = self.part.flat()
+        flat[self.begin : self.end].copy_(values)
+        self.part.put(flat)

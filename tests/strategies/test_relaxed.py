@@ -1,0 +1,319 @@
+"""Strategies whose replicas differ between rounds: the contract, and what is their own."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import reparto
+from reparto.errors import RefusedError, UsageError
+from reparto.spec import StrategyConfig
+from reparto.strategies import AllReduce, DiLoCo, Gossip, LocalSGD, PostLocalSGD, from_spec
+from reparto.strategies._gossip import neighbours
+from reparto.strategies.compressors import Cast, PowerSGD, Quantize, RandomK, TopK
+from reparto.testing import StrategyContract, run_workers
+
+
+class TestLocalSGD(StrategyContract):
+    @pytest.fixture(
+        params=[
+            {},
+            {"sync_every": 1},
+            {"sync_every": 4, "compressor": Quantize.Config(bits=4, block=64)},
+        ],
+        ids=["default", "each step", "4 bits"],
+    )
+    def config(self, request):
+        return LocalSGD.Config(**request.param)
+
+
+class TestLocalSGDOfTheLargest(StrategyContract):
+    nearly = 0.5  # at the solution drifts cancel, but each is owed on its own
+
+    @pytest.fixture
+    def config(self):
+        return LocalSGD.Config(sync_every=4, compressor=TopK.Config(fraction=0.5))
+
+
+class TestPostLocalSGD(StrategyContract):
+    @pytest.fixture(params=[0, 10])
+    def config(self, request):
+        return PostLocalSGD.Config(begin_after=request.param, sync_every=8)
+
+
+class TestDiLoCo(StrategyContract):
+    @pytest.fixture(
+        params=[
+            {"sync_every": 16},
+            {"sync_every": 16, "fragments": 4},
+            {"sync_every": 16, "fragments": 4, "overlap": 2},
+            {"sync_every": 16, "begin_after": 5, "compressor": Quantize.Config(bits=4, block=64)},
+        ],
+        ids=["whole", "streamed", "overlapped", "warm"],
+    )
+    def config(self, request):
+        return DiLoCo.Config(**request.param)
+
+    num_steps = 1000
+
+
+class TestGossip(StrategyContract):
+    size = 5
+
+    @pytest.fixture(params=["ring", "exponential", "random"])
+    def config(self, request):
+        return Gossip.Config(graph=request.param)
+
+    def test_the_bytes_of_a_step_are_those_foretold(self, config):
+        if config.graph == "random":
+            pytest.skip("of an odd number, one worker a round talks to nobody")
+        super().test_the_bytes_of_a_step_are_those_foretold(config)
+
+
+class TestCompressedGossip(StrategyContract):
+    @pytest.fixture
+    def config(self):
+        return Gossip.Config(graph="ring", compressor=Quantize.Config(bits=8, block=64))
+
+
+class TestCompressedAllReduce(StrategyContract):
+    @pytest.fixture(
+        params=[
+            Cast.Config(),
+            Quantize.Config(),
+            Quantize.Config(bits=1),
+            TopK.Config(fraction=0.2),
+            RandomK.Config(fraction=0.2),
+            PowerSGD.Config(),
+        ],
+        ids=["cast", "8 bits", "1 bit", "topk", "randomk", "powersgd"],
+    )
+    def config(self, request):
+        return AllReduce.Config(compressor=request.param)
+
+
+def train(epochs=4, batch_norm=True):
+    """An ordinary script, as a function."""
+    torch.manual_seed(0)
+    x = torch.randn(500, 10)
+    y = (x @ torch.randn(10, 3)).argmax(1)
+    loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+    norm = nn.BatchNorm1d(32) if batch_norm else nn.Identity()
+    model = nn.Sequential(nn.Linear(10, 32), norm, nn.ReLU(), nn.Linear(32, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model, optimizer, loader = reparto.prepare(model, optimizer, loader)
+    losses, scores, num_steps = [], [], 0
+    for _ in range(epochs):
+        model.train()
+        total = 0.0
+        for inputs, labels in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(labels)
+            num_steps += 1
+        losses.append(total / 500)
+        model.eval()
+        with torch.no_grad():
+            correct = 0
+            for inputs, labels in loader:
+                correct += (model(inputs).argmax(1) == labels).sum().item()
+        scores.append(correct)
+    state = {name: one.clone() for name, one in model.state_dict().items()}
+    return {
+        "losses": losses, "scores": scores, "state": state, "num_steps": num_steps,
+        "is_low": losses[-1] < 0.6,
+    }  # fmt: skip
+
+
+KINDS = [
+    ("local-sgd", {"sync_every": 4}),
+    ("local-sgd", {"sync_every": 4, "moments": "average", "adapt": True}),
+    ("local-sgd", {"sync_every": 4, "moments": "reset"}),
+    ("post-local-sgd", {"sync_every": 4, "begin_after": 7}),
+    ("diloco", {"sync_every": 8}),
+    ("diloco", {"sync_every": 8, "fragments": 2, "compressor": "quantize", "begin_after": 3}),
+    ("gossip", {}),
+    ("gossip", {"graph": "random"}),
+    ("gossip", {"graph": "ring", "compressor": "quantize"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), KINDS, ids=lambda one: str(one)[:40])
+def test_an_ordinary_script_learns_and_is_evaluated_alike(kind, settings):
+    found = run_workers(3, train, strategy=StrategyConfig(kind=kind, settings=settings))
+    first = found[0]
+    assert first["scores"][-1] > 430
+    for other in found[1:]:
+        assert other["scores"] == first["scores"]
+        assert other["is_low"] == first["is_low"]
+        for name, tensor in first["state"].items():
+            if tensor.is_floating_point():
+                assert torch.equal(tensor, other["state"][name]), name
+
+
+def test_one_local_step_of_sgd_is_all_reduce():
+    """Averaging after each step of plain SGD is a step with the mean gradient."""
+
+    def script():
+        torch.manual_seed(0)
+        x, y = torch.randn(90, 4), torch.randn(90, 1)
+        loader = DataLoader(TensorDataset(x, y), batch_size=20)  # slices of 7, 7 and 6 rows
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = reparto.prepare(model, optimizer, loader)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+        model.eval()
+        return model.weight.detach().clone()
+
+    exact = run_workers(3, script)[0]
+    settings = {"sync_every": 1}
+    local = run_workers(3, script, strategy=StrategyConfig(kind="local-sgd", settings=settings))[0]
+    torch.testing.assert_close(local, exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "local-sgd"])
+def test_a_batch_a_worker_makes_fewer_steps(kind):
+    settings = {"batch": "worker", "rate": 1.5, "rate_warmup": 2}
+    found = run_workers(4, train, strategy=StrategyConfig(kind=kind, settings=settings))
+    # 16 batches of 32 (the last has 20) become 4 steps of 4 batches.
+    assert [one["num_steps"] for one in found] == [16] * 4
+    assert found[0]["scores"] == found[3]["scores"]
+
+
+def test_a_batch_a_worker_is_a_larger_batch():
+    """All-reduce over three workers with a batch each is the script with a batch three times."""
+
+    def script(batch_size):
+        torch.manual_seed(0)
+        x, y = torch.randn(96, 4), torch.randn(96, 1)
+        loader = DataLoader(TensorDataset(x, y), batch_size=batch_size)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = reparto.prepare(model, optimizer, loader)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+        return model.weight.detach().clone()
+
+    large = run_workers(3, lambda: script(24))[0]
+    strategy = StrategyConfig(kind="all-reduce", settings={"batch": "worker"})
+    merged = run_workers(3, lambda: script(8), strategy=strategy)[0]
+    torch.testing.assert_close(merged, large)
+
+
+def test_batches_that_are_loaded_whole_go_to_one_worker_each():
+    """Of 5 batches over 3 workers, the second step has 2, and one worker has none."""
+
+    def script():
+        data = [torch.full((2,), float(index)) for index in range(10)]
+        loader = DataLoader(data, batch_size=2, collate_fn=lambda rows: torch.stack(rows) * 1)
+        _, loader = reparto.prepare(nn.Linear(1, 1), loader)
+        return [(len(batch), batch.sum().item()) for batch in loader]
+
+    strategy = StrategyConfig(kind="all-reduce", settings={"batch": "worker"})
+    for found in run_workers(3, script, strategy=strategy):
+        assert found == [(6, 2.0 * sum(range(6))), (4, 2.0 * sum(range(6, 10)))]
+
+
+def test_rates_are_the_scripts_own_between_steps():
+    def script():
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = reparto.prepare(model, optimizer)
+        before = model.weight.detach().clone()
+        model(torch.ones(4, 2)).mean().backward()
+        optimizer.step()
+        return optimizer.param_groups[0]["lr"], (before - model.weight.detach()).mean().item()
+
+    strategy = StrategyConfig(kind="all-reduce", settings={"rate": 3.0})
+    for rate, moved in run_workers(2, script, strategy=strategy):
+        assert rate == 0.1
+        assert moved == pytest.approx(0.3)
+
+
+def test_updates_by_hand_are_refused():
+    def script():
+        weight = torch.zeros(4, 1, requires_grad=True)
+        for _ in range(2):
+            x = reparto.shard(torch.ones(6, 4))
+            (x @ weight - 1).square().mean().backward()
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad
+                weight.grad = None
+
+    with pytest.raises(RefusedError, match="without an optimizer"):
+        run_workers(2, script, strategy=StrategyConfig(kind="local-sgd"))
+
+
+def test_a_masked_loss_is_each_workers_own_mean():
+    """Where replicas are apart, a mean over unmasked labels divides by the worker's own count."""
+
+    def script():
+        torch.manual_seed(0)
+        x, y = torch.randn(8, 4), torch.tensor([0, 1, -100, -100, -100, 1, 0, -100])
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = reparto.prepare(model, optimizer)
+        for _ in range(2):  # the first step parts the replicas, the second is looked at
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(reparto.shard(x)), reparto.shard(y))
+            loss.backward()
+            weight, grad = model.weight.detach().clone(), model.weight.grad.clone()
+            bias = model.bias.detach().clone()
+            optimizer.step()
+        mine = slice(0, 4) if reparto.rank() == 0 else slice(4, 8)
+        rows, labels = x[mine], y[mine]
+        kept = labels >= 0
+        chances = torch.softmax(rows @ weight.t() + bias, 1)[kept]
+        errors = chances - nn.functional.one_hot(labels[kept], 2)
+        own = errors.t() @ rows[kept] / kept.sum()
+        alone = -chances[range(len(chances)), labels[kept]].log().mean()
+        return grad, own, loss.item() * 1, float(alone)
+
+    strategy = StrategyConfig(kind="local-sgd", settings={"sync_every": 4})
+    for grad, own, loss, alone in run_workers(2, script, strategy=strategy):
+        torch.testing.assert_close(grad, own)
+        assert f"{loss:.5f}" == f"{alone:.5f}"
+
+
+@pytest.mark.parametrize("graph", ["ring", "exponential", "random"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 16])
+def test_whoever_i_name_names_me(graph, size):
+    config = Gossip.Config(graph=graph)
+    for number in range(6):
+        named = {rank: neighbours(config, rank, size, number) for rank in range(size)}
+        for rank, peers in named.items():
+            assert rank not in peers
+            assert all(rank in named[peer] for peer in peers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("local-sgd", {"sync_every": 0}),
+        ("local-sgd", {"moments": "lose"}),
+        ("post-local-sgd", {"begin_after": -1}),
+        ("diloco", {"fragments": 100}),
+        ("diloco", {"overlap": 64}),
+        ("diloco", {"keep": 2}),
+        ("gossip", {"graph": "star"}),
+        ("gossip", {"graph": "random", "compressor": "topk"}),
+        ("gossip", {"sync_every": 0}),
+    ],
+)
+def test_bad_settings_are_refused(kind, settings):
+    with pytest.raises(UsageError):
+        from_spec(StrategyConfig(kind=kind, settings=settings))
+
+
+@pytest.mark.parametrize("kind", ["local-sgd", "post-local-sgd", "diloco", "gossip"])
+def test_they_say_what_they_change(kind):
+    config = from_spec(StrategyConfig(kind=kind))
+    assert config.changes
+    assert not config.exact
