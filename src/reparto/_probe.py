@@ -115,7 +115,9 @@ class Probe:
 def probe_command(job: Job, num_workers: int, report: Path) -> list[str]:
     """The command that checks a job's first step."""
     options = ["--workers", str(num_workers), "--steps", "1", "--json", str(report)]
-    options += ["--seed", str(job.options.seed)]
+    options += ["--seed", str(job.options.seed), "--strategy", job.strategy]
+    for name, value in job.settings.items():
+        options += ["--set", f"{name}={json.dumps(value)}"]
     return [sys.executable, "-P", "-m", "reparto", "verify", *options, "--", job.script, *job.args]
 
 

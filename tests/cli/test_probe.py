@@ -56,11 +56,18 @@ def test_it_dies_with_the_run_and_leaves_no_scratch(cli, tmp_path):
 
 
 def test_it_asks_verify_for_one_step_with_the_scripts_own_arguments(tmp_path):
-    job = Job(script="train.py", args=("--workers", "9"), options=Options(seed=5))
+    job = Job(
+        script="train.py",
+        args=("--workers", "9"),
+        strategy="parameter-server",
+        settings={"servers": 2},
+        options=Options(seed=5),
+    )
     command = probe_command(job, 3, tmp_path / "r.json")
     assert command[command.index("verify") :] == [
         *("verify", "--workers", "3", "--steps", "1", "--json", str(tmp_path / "r.json")),
-        *("--seed", "5", "--", "train.py", "--workers", "9"),
+        *("--seed", "5", "--strategy", "parameter-server", "--set", "servers=2"),
+        *("--", "train.py", "--workers", "9"),
     ]
 
 

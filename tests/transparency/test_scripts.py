@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reparto.errors import RefusedError
+from reparto.spec import StrategyConfig
 from reparto.verify import verify
 from tests.forked import forked_workers
 
@@ -45,6 +46,18 @@ def test_shared_out_training_is_the_sequential_one(script, workers, tmp_path, mo
     assert result.verdict == "equal", result.divergence
     assert result.num_steps >= 20 or script.stem in ("sam_optimizer",)
     assert not list(tmp_path.iterdir()), "verify left something behind"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["accumulation_clip_scheduler.py", "amp_gradscaler.py", "gan_noise.py", "lbfgs_sine.py",
+     "param_groups.py", "resnet_bn.py", "word2vec_sgns.py"],
+)  # fmt: skip
+def test_servers_keep_it_the_same(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    strategy = StrategyConfig(kind="parameter-server", settings={"servers": 2})
+    result = verify(SCRIPTS / name, workers=3, steps=20, strategy=strategy)
+    assert result.verdict == "equal", result.divergence
 
 
 @pytest.mark.parametrize("name", ["digits_argparse.py", "gan_noise.py", "lbfgs_sine.py"])

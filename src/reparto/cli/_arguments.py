@@ -50,6 +50,27 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_strategy(parser: argparse.ArgumentParser) -> None:
+    """Add ``--strategy`` and ``--set``: how workers agree."""
+    add = parser.add_argument
+    add(
+        "--strategy",
+        default="auto",
+        metavar="KIND",
+        help="auto (default), single (one worker, the script as it is), all-reduce or another of "
+        "`reparto strategies`",
+    )
+    add(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="a setting of the strategy; may be repeated",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json FILE``."""
     parser.add_argument(

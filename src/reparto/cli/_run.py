@@ -10,10 +10,10 @@ from reparto.cli._arguments import (
     add_engine,
     add_json,
     add_script,
+    add_strategy,
     count,
     new_parser,
     own_args,
-    setting,
 )
 
 _EXAMPLE = """\
@@ -29,22 +29,7 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("--workers", type=count, metavar="N", help="default: all cores, or all GPUs")
     add_engine(parser)
-    add(
-        "--strategy",
-        default="auto",
-        metavar="KIND",
-        help="auto (default), single (one worker, the script as it is), all-reduce or another of "
-        "`reparto strategies`",
-    )
-    add(
-        "--set",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="a setting of the strategy; may be repeated",
-    )
+    add_strategy(parser)
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
     add("--steps", type=count, metavar="K", help="leave after that many optimizer steps")
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")

@@ -15,6 +15,7 @@ from reparto.cli._arguments import (
     add_engine,
     add_json,
     add_script,
+    add_strategy,
     count,
     new_parser,
     own_args,
@@ -67,6 +68,7 @@ def add_parser(subparsers: Any) -> None:
         help="default: float64; the script's own, called float32, where it cannot run so",
     )
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
+    add_strategy(parser)
     add_engine(parser)
     add("--keep", metavar="DIR", help="keep records, outputs and scratch copies there")
     add_json(parser)
@@ -79,6 +81,7 @@ def command(args: argparse.Namespace) -> int:
     from reparto import engines
     from reparto.cli._screen import Screen
     from reparto.errors import RepartoError
+    from reparto.spec import StrategyConfig
     from reparto.verify import verify
 
     screen = Screen(json_target=args.json)
@@ -95,6 +98,7 @@ def command(args: argparse.Namespace) -> int:
                 tolerance=args.tolerance,
                 precision=args.precision,
                 seed=args.seed,
+                strategy=StrategyConfig(kind=args.strategy, settings=dict(args.settings)),
                 keep=args.keep,
                 engine=engine,
                 on_progress=progress,

@@ -112,6 +112,10 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         if isinstance(self.inner, Group):
             self.inner.at_step(step)
 
+    def beside(self, name: str) -> Group:
+        """Another group of the same members, for another thread; collective."""
+        return type(self)(self.inner.beside(name))
+
     def sum(self, tensor: Tensor) -> Tensor:
         """Sum over members, in place, and wait."""
         self.reduce_all(tensor, SUM).wait()

@@ -27,8 +27,17 @@ class CountingGroup(Group):
         self.bytes_sent = 0
         self.wire_bytes = 0.0
         self.rounds = 0
+        self._counted_by: CountingGroup | None = None
+
+    def beside(self, name: str) -> CountingGroup:
+        """Another group of the same members; what it sends counts here, too."""
+        made = CountingGroup(self.inner.beside(name))
+        made._counted_by = self
+        return made
 
     def _count(self, payload: Any, pattern: Pattern) -> None:
+        if self._counted_by is not None:
+            self._counted_by._count(payload, pattern)
         self.rounds += 1
         size = _size(payload)
         self.bytes_sent += size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
+from functools import partial
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -54,3 +55,12 @@ class GlooGroup(Group):
         options._timeout = timedelta(seconds=timeout_s)
         prefix = PrefixStore(f"{name}/{epoch}", store)
         super().__init__(dist.ProcessGroupGloo(prefix, rank, size, options), epoch=epoch)
+        self._again = partial(
+            GlooGroup, store, rank=rank, size=size, address=address, timeout_s=timeout_s,
+            epoch=epoch,
+        )  # fmt: skip
+        self._name = name
+
+    def beside(self, name: str) -> Group:
+        """Another group of the same members."""
+        return self._again(name=f"{self._name}/{name}")

@@ -71,6 +71,11 @@ class HostGroup(Group):
         self._last: _Operation | None = None
         self._peers = Peers(memory)
 
+    def beside(self, name: str) -> Group:
+        """Another group of the same members, over what carries this one."""
+        made: Group = self.inner.beside(name)
+        return made
+
     def getBackendName(self) -> str:
         """Name of the backend, as torch asks for it."""
         return "reparto shared memory"

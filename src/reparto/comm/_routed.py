@@ -25,6 +25,11 @@ class RoutedGroup(Group):
         carrier: Group = self.cuda if _first(payload).is_cuda else self.inner
         return carrier
 
+    def beside(self, name: str) -> Group:
+        """Another group of the same members, for tensors in main memory."""
+        made: Group = self.inner.beside(name)
+        return made
+
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce in place over all members."""
         return self._for(tensors).allreduce(tensors, opts)

@@ -47,6 +47,14 @@ class Meeting:
         self.slots: list[Any] = [None] * size
         self.mail: dict[tuple[int, int, int], list[Tensor]] = {}
         self.mail_changed = threading.Condition()
+        self._beside: dict[str, Meeting] = {}
+
+    def beside(self, name: str) -> Meeting:
+        """Where the same threads meet for something else; the same for all who ask."""
+        with self.mail_changed:
+            if name not in self._beside:
+                self._beside[name] = Meeting(self.size, self.timeout_s)
+            return self._beside[name]
 
     def wait_for_mail(self, is_there: Callable[[], bool]) -> bool:
         """Wait until something is there, or the time is over; says which."""
@@ -168,6 +176,11 @@ class ThreadGroup(Group):
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
         super().__init__(_ThreadBackend(meeting, rank))
+        self._meeting = meeting
+
+    def beside(self, name: str) -> Group:
+        """Another group of the same members."""
+        return ThreadGroup(self._meeting.beside(name), self.rank())
 
 
 def _reduced(parts: list[Tensor], op: Any) -> Tensor:

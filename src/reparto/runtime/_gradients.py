@@ -113,6 +113,9 @@ class Gradients:
 
             nudge(tensors, self.world.options.nudge)
 
+    def __contains__(self, optimizer: Any) -> bool:
+        return optimizer in self._owner_of_optimizer
+
     def owner_of(self, optimizer: Any) -> Owner:
         """The owner that belongs to an optimizer."""
         if optimizer not in self._owner_of_optimizer:

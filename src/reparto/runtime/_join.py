@@ -24,7 +24,7 @@ from reparto.comm import (
     own_address,
 )
 from reparto.runtime import _patches, _tensors
-from reparto.runtime._world import World, current, enter
+from reparto.runtime._world import OUTSIDE, World, current, enter, enter_thread
 from reparto.spec import Options, StepRecord, StrategyConfig
 
 __all__ = ["join", "leave"]
@@ -61,6 +61,7 @@ def join(
         ]
         world.data = world.groups[0]
         world.strategy = kind.build(world.groups[1])
+        world.strategy.in_thread = lambda: enter_thread(OUTSIDE)
         world.use(kind)
         world.store = store  # type: ignore[attr-defined]
     else:
@@ -74,7 +75,7 @@ def join(
 
         leave_out_autocast(world.note)
     _patches.install(current, tracking=world_size > 1)
-    if world_size > 1 and kind.apart:
+    if world_size > 1 and _looks_after_state(world.strategy):
         _patches.install_settling(current)
     if options.steps is not None:
         _patches.install_gradients(current)  # steps made by hand count too
@@ -89,6 +90,12 @@ def join(
     _seed(world)
     world.began = time.perf_counter()
     return world
+
+
+def _looks_after_state(strategy: strategies.Strategy) -> bool:
+    """Whether it must be asked before anybody looks at parameters or at an optimizer's state."""
+    own, base = type(strategy), strategies.Strategy
+    return own.settle is not base.settle or own.gather_state is not base.gather_state
 
 
 def _group(

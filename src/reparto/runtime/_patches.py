@@ -103,7 +103,9 @@ def install_settling(current: Current) -> None:
     _replace(nn.Module, "__call__", lambda o: _resuming_call(current, _seen_call(current, o)))
     _replace(nn.Module, "train", lambda o: _settles_in_eval(current, o))
     _replace(nn.Module, "state_dict", lambda o: _settles(current, o))
-    _replace(torch.optim.Optimizer, "state_dict", lambda o: _settles(current, o))
+    _replace(
+        torch.optim.Optimizer, "state_dict", lambda o: _settles(current, _gathers(current, o))
+    )
     _replace(torch, "save", lambda o: _settles(current, o))
 
 
@@ -116,6 +118,18 @@ def _settles(current: Current, original: Any) -> Any:
         return original(*args, **kwargs)
 
     return settled
+
+
+def _gathers(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def state_dict(self: Any) -> Any:
+        world = current()
+        if world is not None and not world.gradients.quiet and self in world.gradients:
+            with world.gradients.unseen():
+                world.strategy.gather_state(world.gradients.owner_of(self))
+        return original(self)
+
+    return state_dict
 
 
 def _resuming_call(current: Current, original: Any) -> Any:

@@ -57,7 +57,7 @@ class World:
         self.gradients = Gradients(self)
         self.regions = Regions()
         self.has_regions = os.environ.get("REPARTO_REGIONS", "1") != "0"
-        self.in_step = self.is_reading = False
+        self.in_step = self.in_plain_step = self.is_reading = False
         self.last_batch = 0
         self.on_step, self.on_note = on_step, on_note
         self.has_hooks = False
@@ -312,13 +312,17 @@ class World:
             args, kwargs = (self._global_closure(closure, owner), *args[1:]), dict(kwargs)
             kwargs.pop("closure", None)
         self.in_step = True
+        self.in_plain_step = closure is None  # what an optimizer reads is its own affair
         try:
+            owner.has_closure = closure is not None
             if owner.pending and closure is None:
+                owner.is_stepping = not self.options.record
                 self.gradients.needed(owner)
+                owner.is_stepping = False
             with self._at_rate(optimizer, owner):
                 result = self.strategy.step(owner, lambda: hooked(optimizer, *args, **kwargs))
         finally:
-            self.in_step = False
+            self.in_step = self.in_plain_step = False
         self.strategy.after_step(owner)
         owner.num_steps += 1
         self.stepped(owner)
@@ -466,7 +470,7 @@ class World:
 
     def recorded_value(self, value: Any) -> None:
         """The script has read a number from a tensor."""
-        if self.recorder is None or self.gradients.quiet:
+        if self.recorder is None or self.gradients.quiet or self.in_plain_step:
             return
         for one in _numbers(value):
             self.recorder.value(one)
@@ -498,8 +502,13 @@ _has_threads = False
 def current() -> World | None:
     """The world of this thread: its own (tests), or that of the process."""
     if _has_threads:
-        return getattr(_thread, "world", None) or _process
+        world = getattr(_thread, "world", None)
+        return None if world is OUTSIDE else world or _process
     return _process
+
+
+#: Of a thread that does nothing for the script.
+OUTSIDE: Any = object()
 
 
 _tensors._current.append(current)

@@ -21,6 +21,7 @@ from reparto.strategies._describe import Description, Knob, describe
 from reparto.strategies._diloco import DiLoCo
 from reparto.strategies._gossip import Gossip
 from reparto.strategies._local_sgd import LocalSGD
+from reparto.strategies._parameter_server import ParameterServer
 from reparto.strategies._post_local_sgd import PostLocalSGD
 from reparto.strategies._settings import validated
 from reparto.strategies._single import Single
@@ -33,6 +34,7 @@ __all__ = [
     "Gossip",
     "Knob",
     "LocalSGD",
+    "ParameterServer",
     "ParameterSet",
     "PostLocalSGD",
     "Shared",
@@ -55,7 +57,7 @@ def register(config: type[Config]) -> type[Config]:
     return config
 
 
-for _kind in (Single, AllReduce, LocalSGD, PostLocalSGD, DiLoCo, Gossip):
+for _kind in (Single, AllReduce, ParameterServer, LocalSGD, PostLocalSGD, DiLoCo, Gossip):
     register(_kind.Config)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from reparto.comm import Group
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
-from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._base import ParameterSet, grad_of
 from reparto.strategies._buckets import NUM_RIDERS, Bucket, make_buckets
+from reparto.strategies._sparse import sum_sparse
 from reparto.strategies.compressors import Uncompressed
 
 
@@ -141,7 +141,7 @@ class AllReduce(_base.Strategy):
         for bucket in buckets:
             totals = bucket.finish()
         for index in self._sparse[name]:
-            self._sum_sparse(parameters.tensors[index])
+            sum_sparse(self.group, parameters.tensors[index])
         if carries:
             return totals[: len(riders)]
         return self._sum_apart(riders)
@@ -160,17 +160,3 @@ class AllReduce(_base.Strategy):
             return ()
         totals: list[float] = self.group.sum(torch.tensor(riders, dtype=torch.float64)).tolist()
         return totals
-
-    def _sum_sparse(self, tensor: Tensor) -> None:
-        grad = grad_of(tensor)
-        empty = torch.zeros_like(tensor).to_sparse(1)  # by rows, as those of embeddings are
-        grad = (empty if grad is None else grad).coalesce()
-        counts = torch.zeros(self.group.size(), dtype=torch.int64, device=tensor.device)
-        counts[self.group.rank()] = grad.indices().shape[1]
-        rows = self.group.sum(counts).tolist()
-        if not sum(rows):
-            return
-        indices = self.group.gather_rows(grad.indices().t().contiguous(), rows)
-        values = self.group.gather_rows(grad.values().contiguous(), rows)
-        total = torch.sparse_coo_tensor(torch.cat(indices).t(), torch.cat(values), tensor.shape)
-        set_grad(tensor, total.coalesce())

@@ -41,14 +41,17 @@ class Config(ABC):
         summary: One line for people.
         formula: What a worker sends, in words and symbols: S bytes of parameters, N workers.
         paper: Where it comes from.
-        apart: Whether replicas take steps of their own and differ between rounds.
     """
 
     kind: ClassVar[str]
     summary: ClassVar[str] = ""
     formula: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    apart: ClassVar[bool] = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether replicas take steps of their own, or may come to do so, and then differ."""
+        return False
 
     @property
     def changes(self) -> str:
@@ -110,6 +113,8 @@ class ParameterSet:
         tensors: In an order that is the same on every worker.
         share: This worker's part of the last global batch; over all workers they add up to 1.
         optimizer: That updates them, if the script has one.
+        is_stepping: Whether their gradients are needed for a step and nobody else looks at them.
+        has_closure: Whether the step is given a closure, which makes gradients anew.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -117,6 +122,8 @@ class ParameterSet:
         self.tensors = list(tensors)
         self.share = 1.0
         self.optimizer: Any = None
+        self.is_stepping = False
+        self.has_closure = False
 
 
 class Strategy(ABC):
@@ -141,6 +148,9 @@ class Strategy(ABC):
     Threads: ``on_gradient`` may come from autograd's thread, never two at once. Ownership: the
     strategy may replace the tensors on ``.grad``.
 
+    A strategy may run threads of its own; each calls ``self.in_thread()`` first, so that what it
+    does is not taken for the script's doing.
+
     Raises:
         RuntimeError: When a peer is gone.
     """
@@ -148,6 +158,7 @@ class Strategy(ABC):
     def __init__(self, group: Group) -> None:
         self.group = group
         self.apart = False
+        self.in_thread: Callable[[], None] = lambda: None
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""
@@ -184,6 +195,9 @@ class Strategy(ABC):
 
     def resume(self) -> None:
         """Replicas may part again; called on every worker before the next training step."""
+
+    def gather_state(self, parameters: ParameterSet) -> None:
+        """Bring the whole state of an optimizer to every worker, for a checkpoint; collective."""
 
     def regroup(self, group: Group) -> None:
         """Go on with other members."""

@@ -50,7 +50,6 @@ class DiLoCo(_base.Strategy):
         paper: ClassVar[str] = (
             "Douillard et al. 2023, arXiv:2311.08105; Streaming DiLoCo 2025, arXiv:2501.18512"
         )
-        apart: ClassVar[bool] = True
         sync_every: int = 64
         outer_rate: float = 0.7
         outer_momentum: float = 0.9
@@ -76,6 +75,11 @@ class DiLoCo(_base.Strategy):
                 raise UsageError(
                     "begin_after is at least 0, and keep is from 0 to 1", remedy="correct it"
                 )
+
+        @property
+        def apart(self) -> bool:
+            """They do."""
+            return True
 
         @property
         def changes(self) -> str:

@@ -53,7 +53,6 @@ class Gossip(_base.Strategy):
             "Lian et al. 2017 (D-PSGD), arXiv:1705.09056; Assran et al. 2019 (SGP), "
             "arXiv:1811.10792; Koloskova et al. 2019 (CHOCO), arXiv:1902.00340"
         )
-        apart: ClassVar[bool] = True
         graph: Graph = "exponential"
         sync_every: int = 1
         consensus: float = 0.5
@@ -73,6 +72,11 @@ class Gossip(_base.Strategy):
         def is_compressed(self) -> bool:
             """Whether what travels loses."""
             return not isinstance(self.compressor, Uncompressed.Config)
+
+        @property
+        def apart(self) -> bool:
+            """They do."""
+            return True
 
         @property
         def changes(self) -> str:

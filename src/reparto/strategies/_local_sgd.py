@@ -42,7 +42,6 @@ class LocalSGD(_base.Strategy):
         summary: ClassVar[str] = "local steps, then parameters are averaged"
         formula: ClassVar[str] = "2 (1 − 1/N) S every sync_every steps"
         paper: ClassVar[str] = "Stich 2019, arXiv:1805.09767; Lin et al. 2020, arXiv:1808.07217"
-        apart: ClassVar[bool] = True
         sync_every: int = 16
         adapt: bool = False
         most: int = 256
@@ -55,6 +54,11 @@ class LocalSGD(_base.Strategy):
                     f"rounds of {self.sync_every} to {self.most} steps",
                     remedy="sync_every is at least 1, and not above most",
                 )
+
+        @property
+        def apart(self) -> bool:
+            """They do."""
+            return True
 
         @property
         def changes(self) -> str:

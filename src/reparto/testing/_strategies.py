@@ -87,7 +87,7 @@ class StrategyContract:
             strategy.gradients_needed(given, [])
             return [read(tensor) for tensor in given.tensors]
 
-        self.expect(config, work, [[self.total([1.0, 2.0, 3.0])] * 4])
+        self.expect(config, work, [[self.total([rank + 1.0 for rank in range(self.size)])] * 4])
 
     def test_gradients_are_summed_step_after_step(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
@@ -102,7 +102,7 @@ class StrategyContract:
                 found.append(read(given.tensors[0]))
             return found
 
-        unit = self.total([1.0, 2.0, 3.0])
+        unit = self.total([rank + 1.0 for rank in range(self.size)])
         self.expect(config, work, [[unit, unit * 10, unit * 100, unit * 1000]])
 
     def test_the_type_shape_and_strides_of_a_gradient_are_kept(self, config: Config) -> None:
@@ -164,7 +164,9 @@ class StrategyContract:
             return found
 
         if self.size > 1:
-            self.expect(config, work, [[[0.0, 1, 1, 0, 0, 2], [1.0, 1, 1, 0, 0, 3]]])
+            later = [float(row < self.size) for row in range(5)] + [float(self.size)]
+            first = [0.0, *later[1:5], self.size - 1.0]
+            self.expect(config, work, [[first, later]])
 
     def test_gradients_that_the_script_keeps_are_not_overwritten(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
@@ -221,7 +223,7 @@ class StrategyContract:
             strategy.gradients_needed(given, [])
             return [read(tensor) for tensor in given.tensors]
 
-        self.expect(config, work, [[self.total([1.0, 2.0, 3.0])] * 4])
+        self.expect(config, work, [[self.total([rank + 1.0 for rank in range(self.size)])] * 4])
 
     def test_sets_of_parameters_do_not_mix_and_may_grow(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
@@ -237,7 +239,7 @@ class StrategyContract:
             strategy.gradients_needed(two, [])
             return [*first, read(two.tensors[-1])]
 
-        unit = self.total([1.0, 2.0, 3.0])
+        unit = self.total([rank + 1.0 for rank in range(self.size)])
         self.expect(config, work, [[unit, unit * 10, self.total([1.0] * self.size)]])
 
     def test_frozen_tensors_are_left_alone(self, config: Config) -> None:

@@ -29,7 +29,7 @@ from reparto import api, engines
 from reparto.convert import Refused, Unchanged
 from reparto.engines import Engine
 from reparto.errors import RefusedError, UsageError
-from reparto.spec import Divergence, Job, Options, Program, VerifyResult
+from reparto.spec import Divergence, Job, Options, Program, StrategyConfig, VerifyResult
 from reparto.verify._sides import Progress, Side, run_side
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def verify(
     tolerance: float = 1e-7,
     precision: Precision | None = None,
     seed: int = 0,
+    strategy: StrategyConfig | None = None,
     keep: str | Path | None = None,
     engine: Engine | None = None,
     on_progress: Progress | None = None,
@@ -69,6 +70,7 @@ def verify(
         tolerance: The largest distance of two equal runs in float64; in float32 at least 1e-5.
         precision: None for float64 where the script can, float32 (its own) where it cannot.
         seed: Of both sides; a script that seeds itself overrides it.
+        strategy: How workers agree; all-reduce if not given. A relaxed one is likely unequal.
         keep: Keep records, outputs and copies in this folder, which must be new or empty.
         engine: Where the shared-out side runs; this machine if not given. The caller closes it.
         on_progress: Is told the side and its step.
@@ -112,6 +114,7 @@ def verify(
             tolerance=tolerance,
             folder=folder.absolute(),
             engine=engine or engines.build("local"),
+            strategy=strategy or StrategyConfig(kind="all-reduce"),
             on_progress=on_progress or (lambda side, step: None),
         )
         return proof.run(precision)
@@ -136,6 +139,7 @@ class _Proof:
     tolerance: float
     folder: Path
     engine: Engine
+    strategy: StrategyConfig
     on_progress: Progress
 
     def run(self, precision: Precision | None) -> VerifyResult:
@@ -253,7 +257,8 @@ class _Proof:
         )
         place = self.folder / folder
         place.mkdir(parents=True)
-        job = Job(script=program.script, workers=workers or 1)
+        kind, settings = self.strategy.kind, self.strategy.settings
+        job = Job(script=program.script, workers=workers or 1, strategy=kind, settings=settings)
         engine = self.engine if workers is not None else engines.build("local")
         cluster = engine.cluster()
         plan = api.plan_run(job, cluster, program)

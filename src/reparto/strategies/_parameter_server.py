@@ -1,0 +1,271 @@
+"""Parameter server: gradients go to whoever keeps a parameter, and parameters come back.
+
+    worker 0 ─┐ push gradient                     ┌─► worker 0
+    worker 1 ─┼──────────► server, in one of the  ├─► worker 1
+    worker 2 ─┘            workers: sums, steps   └─► worker 2
+
+Parameters are shared out over servers by size; the optimizer's state lives where they are kept.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.errors import UsageError
+from reparto.spec import Cluster, Message, Profile, Traffic
+from reparto.strategies import _base
+from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._sparse import sum_sparse
+
+T = TypeVar("T")
+
+#: Optimizers of torch's that treat each parameter on its own, so that servers can share them out.
+_BY_PARAMETER = frozenset(
+    "SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam Rprop ASGD Adafactor SparseAdam "
+    "Muon".split()
+)
+
+
+class ParameterServer(_base.Strategy):
+    """Servers keep parameters and the optimizer's state; workers push gradients and pull."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(_base.Shared):
+        """Settings.
+
+        Attributes:
+            servers: How many workers keep parameters, besides computing.
+        """
+
+        kind: ClassVar[str] = "parameter-server"
+        summary: ClassVar[str] = "servers sum gradients, step, and send parameters back"
+        formula: ClassVar[str] = "2 S (1 − 1/N) a step; 2 S (N − 1)/servers over a server's link"
+        paper: ClassVar[str] = "Li et al. 2014, OSDI"
+        servers: int = 1
+
+        def __post_init__(self) -> None:
+            if self.servers < 1:
+                raise UsageError(f"{self.servers} servers", remedy="give 1 or more")
+
+        @property
+        def changes(self) -> str:
+            """Larger batches, if they are asked for."""
+            return self.changes_of_batch
+
+        def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
+            """On average over workers: gradients to the servers, parameters back."""
+            num_workers = max(1, len(cluster.hosts))
+            size = round(4 * profile.num_parameters * (num_workers - 1) / num_workers)
+            return (
+                Message(pattern="push", size_bytes=size, ready_at=1.0),
+                Message(pattern="pull", size_bytes=size, ready_at=1.0),
+            )
+
+        def build(self, group: Group) -> ParameterServer:
+            """The live strategy."""
+            return ParameterServer(group, self)
+
+    def __init__(self, group: Group, config: ParameterServer.Config) -> None:
+        super().__init__(group)
+        self.config = config
+        self.servers = server_ranks(config.servers, group.size())
+        self._owners: dict[str, list[int]] = {}
+        self._present: dict[str, list[bool]] = {}
+        self._sparse: dict[str, list[bool]] = {}
+
+    def start(self, parameters: ParameterSet) -> None:
+        """Share out the tensors over servers, by size."""
+        sizes = [tensor.numel() for tensor in parameters.tensors]
+        self._owners[parameters.name] = assigned(sizes, self.servers)
+
+    def gradients_needed(
+        self, parameters: ParameterSet, riders: Sequence[float]
+    ) -> Sequence[float]:
+        """Sum at the servers; where somebody looks at gradients, bring the sums back."""
+        totals = self._census(parameters, riders)
+        wanted = self._moving(parameters)
+        for server, indices in wanted.items():
+            self._sum_at(server, [parameters.tensors[index] for index in indices])
+        if not parameters.is_stepping or not self._is_shared_out(parameters):
+            for server, indices in wanted.items():
+                self._bring_gradients(server, [parameters.tensors[index] for index in indices])
+        return totals
+
+    def _census(self, parameters: ParameterSet, riders: Sequence[float]) -> Sequence[float]:
+        """Which tensors have a gradient anywhere; and what rides along."""
+        grads = [grad_of(tensor) for tensor in parameters.tensors]
+        present = [float(grad is not None) for grad in grads]
+        sparse = [float(grad is not None and grad.is_sparse) for grad in grads]
+        numbers = torch.tensor([*present, *sparse, *riders], dtype=torch.float64)
+        totals: list[float] = self.group.sum(numbers).tolist()
+        count = len(grads)
+        is_sparse = [total > 0 for total in totals[count : 2 * count]]
+        self._sparse[parameters.name] = is_sparse
+        self._present[parameters.name] = [
+            total > 0 and not everywhere
+            for total, everywhere in zip(totals, is_sparse, strict=False)
+        ]
+        for tensor, total, everywhere in zip(parameters.tensors, totals, is_sparse, strict=False):
+            if everywhere:
+                sum_sparse(self.group, tensor)  # few rows: to everyone
+            elif total > 0 and grad_of(tensor) is None:
+                set_grad(tensor, torch.zeros_like(tensor))
+        return totals[2 * count :]
+
+    def _moving(self, parameters: ParameterSet) -> dict[int, list[int]]:
+        """The tensors with a gradient, by the server that keeps them."""
+        found: dict[int, list[int]] = {}
+        present = self._present[parameters.name]
+        for index, server in enumerate(self._owners[parameters.name]):
+            if present[index]:
+                found.setdefault(server, []).append(index)
+        return found
+
+    def _sum_at(self, server: int, tensors: list[Tensor]) -> None:
+        mine = [_laid(grads) for grads in _by_type(tensors, grad_of)]
+        if self.group.rank() != server:
+            for flat in mine:
+                self.group.send([flat], server, 1).wait()
+            return
+        for flat, grads in zip(mine, _by_type(tensors, grad_of), strict=True):
+            # In the order of ranks, so that the sum is the same in every run.
+            parts = [
+                flat if rank == server else self._received(flat, rank, 1)
+                for rank in range(self.group.size())
+            ]
+            total = parts[0].clone()
+            for part in parts[1:]:
+                total += part
+            _spread(total, grads)
+
+    def _bring_gradients(self, server: int, tensors: list[Tensor]) -> None:
+        for grads in _by_type(tensors, grad_of):
+            self._bring(server, grads)
+
+    def _bring(self, server: int, tensors: list[Tensor]) -> None:
+        """Copy the server's tensors to every worker."""
+        flat = _laid(tensors)
+        if self.group.rank() != server:
+            _spread(self._received(flat, server, 2), tensors)
+            return
+        works = [
+            self.group.send([flat], rank, 2) for rank in range(self.group.size()) if rank != server
+        ]
+        for work in works:
+            work.wait()
+
+    def _received(self, like: Tensor, source: int, tag: int) -> Tensor:
+        found = torch.empty_like(like)
+        self.group.recv([found], source, tag).wait()
+        return found
+
+    def _is_shared_out(self, parameters: ParameterSet) -> bool:
+        """Whether the optimizer can step for some of its parameters alone."""
+        if parameters.optimizer is None:
+            return False
+        kind = parameters.optimizer.__class__
+        return (
+            kind.__module__.startswith("torch.optim")
+            and kind.__name__ in _BY_PARAMETER
+            and not parameters.has_closure
+        )
+
+    def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
+        """Each server steps for what it keeps, and sends the new parameters."""
+        if self.group.size() == 1 or not self._is_shared_out(parameters):
+            return local_step()
+        rank, owners = self.group.rank(), self._owners[parameters.name]
+        others = [
+            (tensor, grad_of(tensor))
+            for tensor, owner, everywhere in zip(
+                parameters.tensors, owners, self._sparse[parameters.name], strict=True
+            )
+            if owner != rank and not everywhere
+        ]
+        for tensor, _ in others:
+            set_grad(tensor, None)
+        try:
+            result = local_step()
+        finally:
+            for tensor, grad in others:
+                set_grad(tensor, grad)
+        with torch.no_grad():
+            for server, indices in self._moving(parameters).items():
+                for tensors in _by_type([parameters.tensors[i] for i in indices], lambda one: one):
+                    self._bring(server, tensors)
+        return result
+
+    def gather_state(self, parameters: ParameterSet) -> None:
+        """Every server sends the state of what it keeps."""
+        optimizer, rank = parameters.optimizer, self.group.rank()
+        if self.group.size() == 1 or not self._is_shared_out(parameters):
+            return
+        if parameters.name not in self._owners:
+            return  # no step was made yet
+        for server in self.servers:
+            kept = {
+                index: optimizer.state.get(parameters.tensors[index], {})
+                for index, owner in enumerate(self._owners[parameters.name])
+                if owner == server
+            }
+            for index, state in _shared(self.group, kept, server).items():
+                if rank != server and state:
+                    optimizer.state[parameters.tensors[index]] = state
+
+
+def server_ranks(num_servers: int, num_workers: int) -> list[int]:
+    """The workers that serve, spread over all."""
+    count = min(num_servers, num_workers)
+    return [number * num_workers // count for number in range(count)]
+
+
+def assigned(sizes: Sequence[int], servers: Sequence[int]) -> list[int]:
+    """The server of each tensor: the largest first, to whoever has the least."""
+    load = dict.fromkeys(servers, 0)
+    found = [0] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
+        server = min(servers, key=lambda server: (load[server], server))
+        load[server] += sizes[index]
+        found[index] = server
+    return found
+
+
+def _by_type(tensors: list[Tensor], of: Callable[[Tensor], Tensor | None]) -> list[list[Tensor]]:
+    """What belongs to some tensors, in lists of one type and device."""
+    found: dict[Any, list[Tensor]] = {}
+    for tensor in tensors:
+        one = of(tensor)
+        if one is not None and one.numel():
+            found.setdefault((one.dtype, one.device), []).append(one)
+    return list(found.values())
+
+
+def _laid(tensors: list[Tensor]) -> Tensor:
+    """Tensors end to end; fresh."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def _spread(flat: Tensor, tensors: list[Tensor]) -> None:
+    """Copy what lies end to end into tensors."""
+    with torch.no_grad():
+        pieces = flat.split([tensor.numel() for tensor in tensors])
+        for tensor, piece in zip(tensors, pieces, strict=True):
+            tensor.copy_(piece.view(tensor.shape))
+
+
+def _shared(group: Group, value: Any, root: int) -> Any:
+    """The root's value on every worker: tensors and numbers in dictionaries."""
+    buffer = io.BytesIO()
+    torch.save(value if group.rank() == root else None, buffer)
+    payload = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+    length = int(group.share(torch.tensor([payload.numel()]), root))
+    payload = payload if group.rank() == root else torch.empty(length, dtype=torch.uint8)
+    group.share(payload, root)
+    return torch.load(io.BytesIO(payload.numpy().tobytes()), weights_only=True)
