@@ -69,6 +69,7 @@ def test_what_would_change_is_said_before_anything_runs(cli):
         ["local-sgd", "sync_every=4"],
         ["diloco", "sync_every=6", "fragments=2", "overlap=2", "outer_rate=1"],
         ["gossip", "graph=ring", "compressor.kind=quantize"],
+        ["parameter-server", "mode=stale", "servers=2", "bound=1", "compressor.kind=cast"],
         ["all-reduce", "compressor.kind=powersgd", "batch=worker", "rate=1.5"],
     ],
     ids=lambda words: words[0],

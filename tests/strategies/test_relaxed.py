@@ -1,17 +1,37 @@
 """Strategies whose replicas differ between rounds: the contract, and what is their own."""
 
+import time
+
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import reparto
+from reparto.comm import Meeting, ThreadGroup
 from reparto.errors import RefusedError, UsageError
 from reparto.spec import StrategyConfig
-from reparto.strategies import AllReduce, DiLoCo, Gossip, LocalSGD, PostLocalSGD, from_spec
+from reparto.strategies import (
+    AllReduce,
+    DiLoCo,
+    Gossip,
+    LocalSGD,
+    ParameterServer,
+    ParameterSet,
+    PostLocalSGD,
+    from_spec,
+)
+from reparto.strategies._async_server import Desk, Share
 from reparto.strategies._gossip import neighbours
-from reparto.strategies.compressors import Cast, PowerSGD, Quantize, RandomK, TopK
-from reparto.testing import StrategyContract, run_workers
+from reparto.strategies.compressors import (
+    Cast,
+    PowerSGD,
+    Quantize,
+    RandomK,
+    TopK,
+    Uncompressed,
+)
+from reparto.testing import StrategyContract, run_members, run_workers
 
 
 class TestLocalSGD(StrategyContract):
@@ -74,6 +94,124 @@ class TestCompressedGossip(StrategyContract):
     @pytest.fixture
     def config(self):
         return Gossip.Config(graph="ring", compressor=Quantize.Config(bits=8, block=64))
+
+
+class TestAsyncServer(StrategyContract):
+    num_steps = 400
+    nearly = 0.2
+
+    @pytest.fixture(
+        params=[
+            {"mode": "async"},
+            {"mode": "async", "servers": 2, "damping": 1.0},
+            {"mode": "stale", "bound": 0},
+            {"mode": "stale", "bound": 2, "compressor": Quantize.Config(block=64)},
+            {
+                "mode": "stale",
+                "servers": 3,
+                "compressor": TopK.Config(fraction=0.5, warmup_steps=9),
+            },
+        ],
+        ids=["async", "two servers", "in step", "8 bits", "topk"],
+    )
+    def config(self, request):
+        return ParameterServer.Config(**request.param)
+
+    # A server wants parameters of one type, with an optimizer. Bytes: servers send more.
+    test_the_type_shape_and_strides_of_a_gradient_are_kept = None
+    test_a_gradient_that_no_worker_has_stays_none = None
+    test_sparse_gradients_stay_sparse = None
+    test_numbers_ride_along_with_nothing = None
+    test_the_step_gives_what_the_local_step_gives = None
+    test_the_bytes_of_a_step_are_those_foretold = None
+
+    def test_everybody_is_heard(self, config):
+        def work(strategy, rank):
+            self.trained(strategy, rank, 20)
+            strategy.settle()
+            clocks = [list(kept.clocks) for kept in strategy.desk.kept.values()]
+            strategy.finish()
+            return clocks
+
+        for clocks in self.run(config, work):
+            assert all(each == [20] * self.size for each in clocks)
+
+    def test_the_state_comes_to_every_worker(self, config):
+        def work(strategy, rank):
+            given = ParameterSet("momentum", [torch.zeros(3).requires_grad_() for _ in range(4)])
+            optimizer = torch.optim.SGD(given.tensors, lr=0.1, momentum=0.9)
+            given.optimizer_ref = lambda: optimizer
+            for tensor in given.tensors:
+                tensor.grad = torch.ones_like(tensor)
+            strategy.start(given)
+            strategy.gradients_needed(given, ())
+            strategy.step(given, optimizer.step)
+            strategy.settle()
+            strategy.gather_state(given)
+            strategy.finish()
+            return [len(optimizer.state[tensor]) for tensor in given.tensors]
+
+        assert self.run(config, work) == [[1] * 4] * self.size
+
+    def test_a_closure_is_refused(self, config):
+        def work(strategy, rank):
+            given = self.trained(strategy, rank, 1)
+            given.has_closure = True
+            with pytest.raises(RefusedError, match="closure"):
+                strategy.step(given, lambda: None)
+            strategy.settle()
+            strategy.finish()
+            return True
+
+        assert all(self.run(config, work))
+
+
+def test_nobody_is_further_ahead_than_the_bound():
+    """One worker is slow; the others wait for it."""
+    seen = []
+
+    def work(group):
+        strategy = ParameterServer.Config(mode="stale", bound=2).build(group)
+        tensor = torch.zeros(3).requires_grad_()
+        optimizer = torch.optim.SGD([tensor], lr=0.1)
+        given = ParameterSet("set", [tensor])
+        given.optimizer_ref = lambda: optimizer
+        tensor.grad = torch.ones(3)
+        strategy.start(given)
+        for _ in range(12):
+            if group.rank() == 2:
+                time.sleep(0.02)
+            strategy.step(given, optimizer.step)
+            if group.rank() == 0:
+                (kept,) = strategy.desk.kept.values()
+                seen.append(max(kept.clocks) - min(kept.clocks))
+        strategy.settle()
+        strategy.finish()
+        return tensor.detach().clone()
+
+    meeting = Meeting(3, timeout_s=20)
+    found = run_members(3, lambda rank, size: ThreadGroup(meeting, rank), work)
+    assert max(seen) in (2, 3)  # a gradient of the one ahead may have come already
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_stale_gradients_make_smaller_steps():
+    def moved(damping):
+        config = ParameterServer.Config(mode="async", damping=damping)
+        desk = Desk(config, 4)
+        tensor = torch.zeros(2).requires_grad_()
+        optimizer = torch.optim.SGD([tensor], lr=0.1)
+        given = ParameterSet("set", [tensor])
+        compressor = Uncompressed(None)
+        desk.keep(Share(0, 0, [0], given), optimizer, compressor)
+        payload = compressor.encode(torch.ones(2), "")
+        for _ in range(4):
+            desk.push(0, 1, 0, 1.0, payload, compressor)  # pulled before the first of them
+        return -desk.pull(0, 1, False)[1][0].item()
+
+    assert moved(0.0) == pytest.approx(0.4)
+    assert moved(1.0) == pytest.approx(0.1 * (1 + 1 / 2 + 1 / 3 + 1 / 4))
 
 
 class TestCompressedAllReduce(StrategyContract):
@@ -305,6 +443,9 @@ def test_whoever_i_name_names_me(graph, size):
         ("gossip", {"graph": "star"}),
         ("gossip", {"graph": "random", "compressor": "topk"}),
         ("gossip", {"sync_every": 0}),
+        ("parameter-server", {"servers": 0}),
+        ("parameter-server", {"compressor": "quantize"}),
+        ("parameter-server", {"mode": "async", "compressor": "randomk"}),
     ],
 )
 def test_bad_settings_are_refused(kind, settings):

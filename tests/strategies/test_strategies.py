@@ -82,7 +82,7 @@ def stepped(config, size, *, read=False, steps=3, shapes=SHAPES):
         ]
         optimizer = torch.optim.Adam(tensors, lr=0.1)
         given = ParameterSet("set", tensors)
-        given.optimizer = optimizer
+        given.optimizer_ref = lambda: optimizer
         for step in range(steps):
             for number, tensor in enumerate(tensors):
                 terms = torch.full_like(tensor, (group.rank() + 1) * (number + step - 2.0))

@@ -100,7 +100,7 @@ class Gradients:
         owner = self._owner_of_optimizer.get(optimizer)
         if owner is None:
             owner = Owner(f"optimizer{len(self.owners)}", [])
-            owner.optimizer = weakref.proxy(optimizer)
+            owner.optimizer_ref = weakref.ref(optimizer)
             self._owner_of_optimizer[optimizer] = owner
             self.owners.append(owner)
         for tensor in tensors:

@@ -24,7 +24,7 @@ from reparto.comm import (
     own_address,
 )
 from reparto.runtime import _patches, _tensors
-from reparto.runtime._world import OUTSIDE, World, current, enter, enter_thread
+from reparto.runtime._world import World, current, enter, outside
 from reparto.spec import Options, StepRecord, StrategyConfig
 
 __all__ = ["join", "leave"]
@@ -61,7 +61,7 @@ def join(
         ]
         world.data = world.groups[0]
         world.strategy = kind.build(world.groups[1])
-        world.strategy.in_thread = lambda: enter_thread(OUTSIDE)
+        world.strategy.outside = outside
         world.use(kind)
         world.store = store  # type: ignore[attr-defined]
     else:

@@ -529,3 +529,15 @@ def enter_thread(world: World | None) -> None:
     global _has_threads
     _has_threads = True
     _thread.world = world
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """What this thread does inside, it does not do for the script."""
+    global _has_threads
+    was = getattr(_thread, "world", None)
+    _thread.world, _has_threads = OUTSIDE, True
+    try:
+        yield
+    finally:
+        _thread.world = was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -112,7 +113,7 @@ class ParameterSet:
         name: Stable over workers and runs.
         tensors: In an order that is the same on every worker.
         share: This worker's part of the last global batch; over all workers they add up to 1.
-        optimizer: That updates them, if the script has one.
+        optimizer_ref: Gives the optimizer that updates them, if the script has one.
         is_stepping: Whether their gradients are needed for a step and nobody else looks at them.
         has_closure: Whether the step is given a closure, which makes gradients anew.
     """
@@ -121,9 +122,14 @@ class ParameterSet:
         self.name = name
         self.tensors = list(tensors)
         self.share = 1.0
-        self.optimizer: Any = None
+        self.optimizer_ref: Callable[[], Any] = lambda: None
         self.is_stepping = False
         self.has_closure = False
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer that updates them, or None."""
+        return self.optimizer_ref()
 
 
 class Strategy(ABC):
@@ -148,8 +154,8 @@ class Strategy(ABC):
     Threads: ``on_gradient`` may come from autograd's thread, never two at once. Ownership: the
     strategy may replace the tensors on ``.grad``.
 
-    A strategy may run threads of its own; each calls ``self.in_thread()`` first, so that what it
-    does is not taken for the script's doing.
+    A strategy may run threads and optimizers of its own, ``with self.outside():``, so that what
+    they do is not taken for the script's doing.
 
     Raises:
         RuntimeError: When a peer is gone.
@@ -158,7 +164,7 @@ class Strategy(ABC):
     def __init__(self, group: Group) -> None:
         self.group = group
         self.apart = False
-        self.in_thread: Callable[[], None] = lambda: None
+        self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""

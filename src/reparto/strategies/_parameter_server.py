@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,10 @@ from torch import Tensor
 from reparto.comm import Group
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
-from reparto.strategies import _base
+from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._sparse import sum_sparse
+from reparto.strategies.compressors import PowerSGD, RandomK, Uncompressed
 
 T = TypeVar("T")
 
@@ -42,35 +43,89 @@ class ParameterServer(_base.Strategy):
 
         Attributes:
             servers: How many workers keep parameters, besides computing.
+            mode: ``sync`` waits for all workers in each step and is exact; ``async`` steps with
+                each worker's gradient as it comes; ``stale`` does so too, but holds back whoever
+                is ahead of the slowest by more than ``bound`` steps.
+            bound: How far ahead; ``async`` allows four times the number of workers.
+            damping: How steps shrink with the staleness of their gradient: by 1 over (1 +
+                staleness) to that power. 0 leaves them as they are, 1 divides by the staleness.
+            compressor: How gradients are made smaller on their way; not with ``sync``.
         """
 
         kind: ClassVar[str] = "parameter-server"
-        summary: ClassVar[str] = "servers sum gradients, step, and send parameters back"
+        summary: ClassVar[str] = "servers step and send parameters back; sync, async or stale"
         formula: ClassVar[str] = "2 S (1 − 1/N) a step; 2 S (N − 1)/servers over a server's link"
-        paper: ClassVar[str] = "Li et al. 2014, OSDI"
+        paper: ClassVar[str] = (
+            "Li et al. 2014, OSDI; Ho et al. 2013 (stale-synchronous), NIPS; Zhang et al. 2016 "
+            "(staleness-aware), arXiv:1511.05950"
+        )
         servers: int = 1
+        mode: Literal["sync", "async", "stale"] = "sync"
+        bound: int = 4
+        damping: float = 1.0
+        compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
-            if self.servers < 1:
-                raise UsageError(f"{self.servers} servers", remedy="give 1 or more")
+            if self.servers < 1 or self.bound < 0 or self.damping < 0:
+                raise UsageError(
+                    "servers is below 1, or bound or damping below 0", remedy="correct the setting"
+                )
+            if self.mode == "sync" and not isinstance(self.compressor, Uncompressed.Config):
+                raise UsageError(
+                    "a synchronous server with a compressor",
+                    remedy="compress all-reduce instead, or set mode=stale",
+                )
+            if isinstance(self.compressor, (RandomK.Config, PowerSGD.Config)):
+                raise UsageError(
+                    f"{self.compressor.kind} adds up over all workers at once",
+                    remedy="a server decodes each gradient alone: take quantize, cast or topk",
+                )
+
+        @property
+        def apart(self) -> bool:
+            """Unless they wait for each other."""
+            return self.mode != "sync"
 
         @property
         def changes(self) -> str:
-            """Larger batches, if they are asked for."""
-            return self.changes_of_batch
+            """Stale gradients, and larger batches if they are asked for."""
+            told = [self.changes_of_batch]
+            if self.apart:
+                told.append(
+                    "each worker's gradient makes a step of its own, taken at parameters that "
+                    "others have changed since"
+                )
+            return "; ".join(filter(None, told))
+
+        def rate_at(self, step: int) -> float:
+            """The factor on learning rates; where servers step on their own, they apply it."""
+            return 1.0 if self.apart else super().rate_at(step)
+
+        def server_rate_at(self, step: int) -> float:
+            """The factor that such a server applies."""
+            return super().rate_at(step)
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """On average over workers: gradients to the servers, parameters back."""
             num_workers = max(1, len(cluster.hosts))
-            size = round(4 * profile.num_parameters * (num_workers - 1) / num_workers)
+            others = (num_workers - 1) / num_workers
+            there = self.compressor.encoded_bytes(profile.num_parameters)
             return (
-                Message(pattern="push", size_bytes=size, ready_at=1.0),
-                Message(pattern="pull", size_bytes=size, ready_at=1.0),
+                Message(pattern="push", size_bytes=round(there * others), ready_at=1.0),
+                Message(
+                    pattern="pull",
+                    size_bytes=round(4 * profile.num_parameters * others),
+                    ready_at=1.0,
+                ),
             )
 
-        def build(self, group: Group) -> ParameterServer:
+        def build(self, group: Group) -> _base.Strategy:
             """The live strategy."""
-            return ParameterServer(group, self)
+            if not self.apart:
+                return ParameterServer(group, self)
+            from reparto.strategies._async_server import AsyncServer
+
+            return AsyncServer(group, self)
 
     def __init__(self, group: Group, config: ParameterServer.Config) -> None:
         super().__init__(group)
@@ -215,7 +270,7 @@ class ParameterServer(_base.Strategy):
                 for index, owner in enumerate(self._owners[parameters.name])
                 if owner == server
             }
-            for index, state in _shared(self.group, kept, server).items():
+            for index, state in shared(self.group, kept, server).items():
                 if rank != server and state:
                     optimizer.state[parameters.tensors[index]] = state
 
@@ -260,7 +315,7 @@ def _spread(flat: Tensor, tensors: list[Tensor]) -> None:
             tensor.copy_(piece.view(tensor.shape))
 
 
-def _shared(group: Group, value: Any, root: int) -> Any:
+def shared(group: Group, value: Any, root: int) -> Any:
     """The root's value on every worker: tensors and numbers in dictionaries."""
     buffer = io.BytesIO()
     torch.save(value if group.rank() == root else None, buffer)

@@ -315,7 +315,7 @@ class StrategyContract:
         given = self.known.setdefault((id(strategy), rank), parameters(0.0, "trained"))
         optimizer = torch.optim.SGD(given.tensors, lr=0.05)
         given.share = 1 / strategy.group.size()
-        given.optimizer = optimizer
+        given.optimizer_ref = lambda: optimizer
         if not getattr(strategy, "_was_started", False):
             strategy.start(given)
             strategy._was_started = True  # type: ignore[attr-defined]
@@ -346,6 +346,8 @@ def parameters(value: float, name: str = "set") -> ParameterSet:
     """Four tensors of several sizes whose gradients have one value."""
     shapes = [(3,), (2, 5), (), (40, 30)]
     made = ParameterSet(name, [torch.zeros(shape, requires_grad=True) for shape in shapes])
+    optimizer = torch.optim.SGD(made.tensors)
+    made.optimizer_ref = lambda: optimizer
     fill(made, value)
     return made
 

@@ -126,6 +126,7 @@ class _Crew:
             strategy=config.build(groups["gradients"]),
             options=options,
         )
+        world.strategy.outside = _world.outside
         world.use(config)
         world.groups = list(groups.values())
         return world
