@@ -162,7 +162,8 @@ def autograd_grad(current: Current, original: Any) -> Any:
         if by_hand:
             world.leave_if_done()
         found = _global_grad(world, original, outputs, leaves, grad_outputs, args, kwargs)
-        if by_hand and not kwargs.get("create_graph"):
+        is_of_inputs = world.apart and any(isinstance(leaf, Tracked) for leaf in leaves)
+        if by_hand and not kwargs.get("create_graph") and not is_of_inputs:
             world.gradients.made_by_hand(found)
         return found
 

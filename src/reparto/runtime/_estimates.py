@@ -82,6 +82,12 @@ class Estimate(float):
 
     # For people: the estimate as it is.
 
+    def __format__(self, form: str) -> str:
+        return format(round(_raw(self)), form) if form.endswith("d") else format(_raw(self), form)
+
+    def __index__(self) -> int:
+        return round(self.agreed())
+
     def __reduce__(self) -> Any:
         return (float, (_raw(self),))
 

@@ -56,6 +56,7 @@ class Owner(ParameterSet):
         self.num_steps = 0
         self.num_reductions = 0
         self.touched = -1
+        self.num_known = 0
         self.wanted: list[bool] = []
 
 
@@ -216,6 +217,7 @@ class Gradients:
             if owner.pending and (owner.divisor or divisor):
                 self._set_right(owner)
             if owner.reduced:
+                self._complete(owner)
                 self._set_aside(owner)
             self._decide_overlap(owner)
 
@@ -277,13 +279,22 @@ class Gradients:
         found = self._owner_of.get(id(tensor))
         if found is not None:
             if not found[0].pending:
-                return False
+                return self._complete(found[0])
             self.needed(found[0])
         elif tensor.requires_grad and self.num_backwards and not _is_traced(tensor):
             if tensor.is_leaf:
                 self._discover(tensor)
             else:
                 self._read_retained(tensor)
+        return True
+
+    def _complete(self, owner: Owner) -> bool:
+        """Somebody looks after a step that needed sums at their servers only."""
+        if not owner.is_partial or self.world.in_step:
+            return False
+        owner.is_partial = False
+        with self.unseen():
+            self.world.strategy.complete(owner)
         return True
 
     def _read_retained(self, tensor: Tensor) -> None:
@@ -341,7 +352,8 @@ class Gradients:
             whole = gathered(grad, tensor._place, self.world.data)
             alone = Owner(f"loose{self._num_loose}", [tensor])
             self.world.recorded_gradients(alone, [whole])
-        self._count_by_hand()
+        if not self.world.apart:  # else it is an input, as in adversarial training
+            self._count_by_hand()
 
     def needed(self, owner: Owner) -> None:
         """Make the gradients of an owner global."""
@@ -370,10 +382,8 @@ class Gradients:
     def _reduce(self, owner: Owner) -> None:
         world = self.world
         if not owner.started:
-            world.strategy.start(owner)
-            owner.started = True
-            world.check_replicas(owner)
-        owner.share = world.share
+            self._start(owner)
+        owner.share = 0.0 if world.has_no_rows else world.share
         if world.apart:
             self._estimate(owner)
             return
@@ -383,6 +393,17 @@ class Gradients:
         else:
             totals = world.strategy.gradients_needed(owner, riders)
         self._take_riders(owner, cell, totals)
+
+    def _start(self, owner: Owner) -> None:
+        world = self.world
+        owner.started = True
+        is_known = owner.num_known == len(owner.tensors)
+        if is_known and world.strategy.apart:
+            return  # layers were frozen or have thawed: rounds go on as they were
+        if not owner.num_known:
+            world.check_replicas(owner)
+        owner.num_known = len(owner.tensors)
+        world.strategy.start(owner)
 
     def _estimate(self, owner: Owner) -> None:
         """This worker's own estimate of the global gradient, from its share of the batch."""
@@ -453,6 +474,7 @@ class Gradients:
         owner.eager = owner.may_be_eager = False
 
     def _forget(self, owner: Owner) -> None:
+        owner.is_partial = False
         if owner.eager and owner.pending:
             self._send_again(owner)
         owner.pending, owner.reduced, owner.eager = False, False, False

@@ -110,6 +110,7 @@ class _SharedIterator:
             raise StopIteration
         counts = [_num_samples(one) for one in together]
         sizes = (*counts, *[0] * (world.size - len(counts)))
+        _refuse_odd(together[0], counts[0])
         mine = together[world.rank] if world.rank < len(together) else _first_row(together[0])
         return _marked(world, mine, Split(sum(counts), sizes))
 
@@ -135,7 +136,18 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
             _guard(self, batches)
         return _SharedIterator(world, batches, sampler.splits if sampler is not None else None)
 
-    body = {"__iter__": __iter__, "_reparto_shared": True, "__module__": kind.__module__}
+    def __len__(self: Any) -> int:
+        count = int(kind.__len__(self))
+        if self._reparto_by_index:
+            return count  # its sampler tells how many steps there are
+        return -(-count // world.batches_a_step)
+
+    body = {
+        "__iter__": __iter__,
+        "__len__": __len__,
+        "_reparto_shared": True,
+        "__module__": kind.__module__,
+    }
     shared = type(kind.__name__, (kind,), body)
     object.__setattr__(loader, "__class__", shared)
     object.__setattr__(loader, "_reparto_by_index", None)
@@ -345,6 +357,17 @@ def _num_samples(batch: Any) -> int:
             remedy="leave batch=script, the default",
         )
     return found
+
+
+def _refuse_odd(batch: Any, count: int) -> None:
+    """Whole batches stand side by side only if every tensor has its samples first."""
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    for part in parts if isinstance(parts, (tuple, list)) or parts is not batch else [batch]:
+        if isinstance(part, Tensor) and part.dim() and part.shape[0] != count:
+            raise RefusedError(
+                "batch=worker needs batches whose tensors have the samples as first dimension",
+                remedy="leave batch=script, the default",
+            )
 
 
 def _first_row(value: Any) -> Any:

@@ -34,7 +34,7 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """``F.batch_norm`` of this worker's slice as if it saw the whole batch."""
-    if world.apart and not place.split.is_ghost(world.rank):
+    if world.apart and not _tells_nothing(input, place, world.rank):
         return plain_batch_norm(
             input, running_mean, running_var, weight, bias, training, momentum, eps
         )
@@ -57,6 +57,12 @@ def batch_norm(
     normalize: Any = _Normalize.apply
     result: Tensor = normalize(input, mean, var, count, weight, bias, eps, world, place)
     return result
+
+
+def _tells_nothing(input: Tensor, place: Placement, rank: int) -> bool:
+    """Whether these rows have no statistics: a ghost, or a single value of each channel."""
+    is_single = input.numel() // max(input.shape[1], 1) <= 1
+    return place.split.is_ghost(rank) or is_single
 
 
 def _statistics(world: World, rows: Tensor, place: Placement) -> tuple[Tensor, Tensor, int]:

@@ -25,6 +25,7 @@ from reparto.runtime._norm import batch_norm, plain_batch_norm
 from reparto.runtime._tensors import (
     Tracked,
     mapped,
+    number,
     whole,
 )
 
@@ -107,6 +108,8 @@ def install_settling(current: Current) -> None:
         torch.optim.Optimizer, "state_dict", lambda o: _settles(current, _gathers(current, o))
     )
     _replace(torch, "save", lambda o: _settles(current, o))
+    _replace(nn.Module, "load_state_dict", lambda o: _reloads(current, o))
+    _replace(torch.amp.GradScaler, "_maybe_opt_step", lambda o: _maybe_step(current, o))
 
 
 def _settles(current: Current, original: Any) -> Any:
@@ -146,6 +149,34 @@ def _resuming_call(current: Current, original: Any) -> Any:
 def _trains(module: nn.Module) -> bool:
     has_parameters = next(module.parameters(), None) is not None  # a loss tells nothing
     return module.training and has_parameters and torch.is_grad_enabled()
+
+
+def _reloads(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is None or world.gradients.quiet:
+            return original(self, *args, **kwargs)
+        world.settle()
+        result = original(self, *args, **kwargs)
+        if world.strategy.apart and world.num_steps:
+            with world.gradients.unseen(), torch.no_grad():
+                world.strategy.reload()
+        return result
+
+    return load_state_dict
+
+
+def _maybe_step(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def _maybe_opt_step(self: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current()
+        if world is not None and world.apart:  # all skip a step, or none
+            for found in state["found_inf_per_device"].values():
+                found.fill_(float(world.agree_on(number(found)) > 0))
+        return original(self, optimizer, state, *args, **kwargs)
+
+    return _maybe_opt_step
 
 
 def _settles_in_eval(current: Current, original: Any) -> Any:

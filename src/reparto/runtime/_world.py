@@ -134,7 +134,7 @@ class World:
         found = [one for one in module.buffers() if one.is_floating_point() and one.numel()]
         for buffer in found:
             if not isinstance(buffer, _tensors.Tracked):
-                buffer.copy_(self.data.sum(buffer.detach().clone()) / self.size)
+                buffer.copy_(self.data.sum(buffer.detach() / self.size))
 
     @contextlib.contextmanager
     def agreeing(self) -> Iterator[None]:

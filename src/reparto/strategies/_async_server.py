@@ -25,6 +25,7 @@ from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._parameter_server import (
     ParameterServer,
     assigned,
+    refuse_gpus,
     server_ranks,
     shared,
 )
@@ -66,6 +67,7 @@ class AsyncServer(_base.Strategy):
             raise RefusedError(
                 "parameters were added while a server keeps them", remedy="set mode=sync"
             )
+        refuse_gpus(parameters)
         if parameters.optimizer is None:
             raise RefusedError("parameters without an optimizer have no server", remedy=_EXACT)
         if len({(tensor.dtype, tensor.device) for tensor in parameters.tensors}) > 1:
@@ -103,7 +105,7 @@ class AsyncServer(_base.Strategy):
         if parameters.has_closure:
             raise RefusedError("an optimizer with a closure cannot run on a server", remedy=_EXACT)
         num_batches = self.group.size() if self.config.batch == "worker" else 1
-        for share in self.shares[parameters.name]:
+        for share in self.shares.get(parameters.name, []):  # none: nothing was computed yet
             self._talk(share, _PUSH, parameters.share * num_batches)
         return None  # type: ignore[return-value]  # as optimizers give without a closure
 
@@ -113,7 +115,8 @@ class AsyncServer(_base.Strategy):
         rank = self.group.rank()
         payload = None
         if what == _PUSH:
-            payload = self.compressor.encode(share.gradient(self.compressor), str(share.key))
+            encoded = self.compressor.encode(share.gradient(self.compressor), str(share.key))
+            payload = torch.cat([encoded, share.has_gradient()])
         if share.server == rank:
             with self.outside():
                 if payload is not None:
@@ -177,6 +180,14 @@ class AsyncServer(_base.Strategy):
             self._talk(share, _PULL)
         self.group.barrier().wait()
 
+    def reload(self) -> None:
+        """The script has set the parameters itself, alike on all workers."""
+        self.group.barrier().wait()
+        for share in (share for shares in self.shares.values() for share in shares):
+            if share.server == self.group.rank() and share.tensors:
+                self.desk.reload(share)
+        self.group.barrier().wait()
+
     def gather_state(self, parameters: ParameterSet) -> None:
         """Every server sends the state of what it keeps; nobody pushes meanwhile."""
         for share in self.shares.get(parameters.name, []):
@@ -220,9 +231,17 @@ class Share:
         pieces = flat[: sum(self.sizes)].split(self.sizes)
         for tensor, piece in zip(self.tensors, pieces, strict=True):
             grad = grad_of(tensor)
+            if grad is not None and grad.is_sparse:
+                raise RefusedError(
+                    "an asynchronous server takes no sparse gradients", remedy=_EXACT
+                )
             if grad is not None:
-                piece.copy_((grad.to_dense() if grad.is_sparse else grad).reshape(-1))
+                piece.copy_(grad.reshape(-1))
         return flat
+
+    def has_gradient(self) -> Tensor:
+        """A byte for each tensor: 1 if it has a gradient."""
+        return torch.tensor([grad_of(one) is not None for one in self.tensors], dtype=torch.uint8)
 
     def empty(self, length: int | None = None) -> Tensor:
         """Room for the tensors end to end."""
@@ -273,9 +292,13 @@ class Desk:
         with self._changed:
             kept = self.kept[key]
             staleness = max(0, kept.version - version)
-            factor = weight / (1.0 + staleness) ** self.config.damping
+            # A slice of a batch weighs 1/N already, and is N − 1 steps stale as a rule.
+            usual = self.size if self.config.batch == "script" else 1
+            factor = weight * min(1.0, usual / (1.0 + staleness)) ** self.config.damping
             factor *= self.config.server_rate_at(kept.version // self.size)
-            kept.step(compressor.decode(payload, kept.like), factor)
+            count = len(kept.tensors)
+            flat = compressor.decode(payload[:-count].contiguous(), kept.like)
+            kept.step(flat, payload[-count:].tolist(), factor)
             kept.clocks[rank] += 1
             ready = [one for one in self._waiting if self._may_go(*one)]
             self._waiting = [one for one in self._waiting if one not in ready]
@@ -311,6 +334,12 @@ class Desk:
         with self._changed:
             self._failure = error
             self._changed.notify_all()
+
+    def reload(self, share: Share) -> None:
+        """Take the parameters of the worker in this process for the true ones."""
+        with self._changed, torch.no_grad():
+            for ours, theirs in zip(self.kept[share.key].tensors, share.tensors, strict=True):
+                ours.copy_(theirs)
 
     def state_of(self, share: Share) -> dict[int, Any]:
         """The optimizer's state of each tensor, by its place in the share."""
@@ -355,8 +384,8 @@ class Kept:
         self.version = 0
         self.like = like
 
-    def step(self, flat: Tensor, factor: float) -> None:
-        """Step with a gradient, rates multiplied by a factor."""
+    def step(self, flat: Tensor, has_gradient: list[int], factor: float) -> None:
+        """Step with a gradient, rates multiplied by a factor; some tensors may have none."""
         for ours, theirs in zip(
             self.optimizer.param_groups, self.followed.param_groups, strict=True
         ):
@@ -364,8 +393,8 @@ class Kept:
             if ours.get("lr") is not None:
                 ours["lr"] = ours["lr"] * factor
         pieces = flat[: sum(self.sizes)].split(self.sizes)
-        for tensor, piece in zip(self.tensors, pieces, strict=True):
-            set_grad(tensor, piece.view(tensor.shape).clone())
+        for tensor, piece, has_one in zip(self.tensors, pieces, has_gradient, strict=True):
+            set_grad(tensor, piece.view(tensor.shape).clone() if has_one else None)
         self.optimizer.step()
         self.version += 1
 

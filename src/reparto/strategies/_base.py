@@ -115,6 +115,7 @@ class ParameterSet:
         share: This worker's part of the last global batch; over all workers they add up to 1.
         optimizer_ref: Gives the optimizer that updates them, if the script has one.
         is_stepping: Whether their gradients are needed for a step and nobody else looks at them.
+        is_partial: Set by a strategy that has put sums on some of the tensors only.
         has_closure: Whether the step is given a closure, which makes gradients anew.
     """
 
@@ -124,6 +125,7 @@ class ParameterSet:
         self.share = 1.0
         self.optimizer_ref: Callable[[], Any] = lambda: None
         self.is_stepping = False
+        self.is_partial = False
         self.has_closure = False
 
     @property
@@ -186,6 +188,9 @@ class Strategy(ABC):
             The riders summed over workers.
         """
 
+    def complete(self, parameters: ParameterSet) -> None:
+        """Put the sums on all tensors after all; only where ``is_partial`` was set."""
+
     def discard(self, parameters: ParameterSet) -> None:
         """The gradients were zeroed unread; forget what was started."""
 
@@ -204,6 +209,9 @@ class Strategy(ABC):
 
     def gather_state(self, parameters: ParameterSet) -> None:
         """Bring the whole state of an optimizer to every worker, for a checkpoint; collective."""
+
+    def reload(self) -> None:
+        """The script has set the parameters itself (``load_state_dict``), alike on all workers."""
 
     def regroup(self, group: Group) -> None:
         """Go on with other members."""

@@ -199,15 +199,16 @@ class DiLoCo(_base.Strategy):
         fragment.put(fragment.anchor + self.config.keep * meanwhile)
 
     def settle(self) -> None:
-        """Show the parameters on which all workers agree, those of the outer steps."""
+        """Show the mean of all replicas; anchors, momentum and replicas stay as they are."""
         self._land_all()
         if not self.apart or self._aside:
             return
-        for fragments in self.fragments.values():
-            for part in {id(one.part): one.part for one in fragments}.values():
-                self._aside.append((part, part.flat()))
-            for fragment in fragments:
-                fragment.put(fragment.anchor)
+        for replica in self.replicas.values():
+            for part in replica.parts:
+                own = part.flat()
+                self._aside.append((part, own))
+                weight = replica.mean_weight or 1 / self.group.size()
+                part.put(self.group.sum(own * weight))
 
     def resume(self) -> None:
         """Go on from the worker's own parameters."""
@@ -215,19 +216,20 @@ class DiLoCo(_base.Strategy):
             part.put(flat)
         self._aside.clear()
 
+    def reload(self) -> None:
+        """The script has set the parameters itself, alike on all workers."""
+        self._aside.clear()
+        for replica in list(self.replicas.values()):
+            self._begin(replica.parameters)
+
     def finish(self) -> None:
-        """Bring in what the last local steps were worth: a mean, with no momentum."""
-        self.resume()
+        """Let the courier go; the mean of all replicas was shown last, and stays."""
         self._land_all()
-        for replica in self.replicas.values():
-            if self.apart and self._steps.get(replica.parameters.name):
-                for part in replica.parts:
-                    part.put(self.group.sum(part.flat()) / self.group.size())
         if self._courier is not None:
             self._courier.shutdown()
 
     def state_dict(self) -> dict[str, Any]:
-        """Velocities and anchors by fragment, and how far it has come."""
+        """Velocities by fragment, and how far it has come."""
         found = [one for fragments in self.fragments.values() for one in fragments]
         return {
             "velocity": {one.key: one.velocity.clone() for one in found},

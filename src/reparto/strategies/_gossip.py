@@ -20,6 +20,7 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet
+from reparto.strategies._parameter_server import refuse_gpus
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies.compressors import Uncompressed
 
@@ -110,6 +111,7 @@ class Gossip(_base.Strategy):
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; all workers begin alike."""
+        refuse_gpus(parameters)
         replica = self.replicas[parameters.name] = Replica(parameters)
         for part in replica.parts:
             members = {*neighbours(self.config, self.group.rank(), self.group.size(), 0)}
@@ -183,6 +185,11 @@ class Gossip(_base.Strategy):
                     self.public[part.key][member] = part.flat()
             replica.met()
         self.compressor.forget()
+
+    def reload(self) -> None:
+        """The script has set the parameters itself, alike on all workers."""
+        for replica in list(self.replicas.values()):
+            self.start(replica.parameters)
 
     def state_dict(self) -> dict[str, Any]:
         """Which round it is, since graphs follow it."""

@@ -71,10 +71,12 @@ class LocalSGD(_base.Strategy):
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """One sum a round."""
             shapes = profile.shapes or ((profile.num_parameters,),)
-            messages = self.compressor.messages(
-                shapes, max(1, len(cluster.hosts)), every=self.sync_every
-            )
-            return messages * (3 if self.moments == "average" else 1)
+            size = max(1, len(cluster.hosts))
+            messages = self.compressor.messages(shapes, size, every=self.sync_every)
+            if self.moments != "average":
+                return messages
+            moments = Uncompressed.Config().messages(shapes, size, every=self.sync_every)
+            return messages + 2 * moments  # of Adam; other optimizers may have one, or none
 
         def build(self, group: Group) -> LocalSGD:
             """The live strategy."""
@@ -141,7 +143,11 @@ class LocalSGD(_base.Strategy):
                     part.put(part.anchor)
                 self._treat_moments(replica)
                 replica.met()
-        self.compressor.forget()
+
+    def reload(self) -> None:
+        """The script has set the parameters itself, alike on all workers."""
+        for name, replica in list(self.replicas.items()):
+            self.replicas[name] = Replica(replica.parameters)
 
     def _adapt(self, drifts: list[Tensor], means: list[Tensor]) -> None:
         """Lengthen rounds while workers agree: |mean drift|² over the mean of |drift|²."""
@@ -164,10 +170,7 @@ class LocalSGD(_base.Strategy):
             return
         for number, tensors in enumerate(_moments(optimizer, replica.parameters)):
             part = Part(f"{replica.parameters.name}/moment {number}", tensors)
-            total = self.compressor.sum_over(
-                part.anchor.mul(replica.mean_weight), part.shapes, part.key
-            )
-            part.put(total)
+            part.put(self.group.sum(part.anchor.mul(replica.mean_weight)))  # never lossily
 
     def state_dict(self) -> dict[str, Any]:
         """The length of rounds; at a checkpoint all have ended."""
@@ -180,10 +183,12 @@ class LocalSGD(_base.Strategy):
 
 
 def _moments(optimizer: Any, parameters: ParameterSet) -> list[list[Tensor]]:
-    """State tensors shaped like their parameters, by name."""
+    """State tensors shaped like their parameters, by name; the same list on every worker."""
+    names = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum"}
     found: dict[str, list[Tensor]] = {}
     for tensor in parameters.tensors:
-        for name, value in optimizer.state.get(tensor, {}).items():
-            if isinstance(value, Tensor) and value.shape == tensor.shape and value.dim():
-                found.setdefault(name, []).append(value)
+        state = optimizer.state.get(tensor, {})
+        for name in sorted(names & state.keys()):
+            if isinstance(state[name], Tensor) and state[name].shape == tensor.shape:
+                found.setdefault(name, []).append(state[name])
     return [found[name] for name in sorted(found)]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from reparto.comm import Group
-from reparto.errors import UsageError
+from reparto.errors import RefusedError, UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
@@ -137,6 +137,7 @@ class ParameterServer(_base.Strategy):
 
     def start(self, parameters: ParameterSet) -> None:
         """Share out the tensors over servers, by size."""
+        refuse_gpus(parameters)
         sizes = [tensor.numel() for tensor in parameters.tensors]
         self._owners[parameters.name] = assigned(sizes, self.servers)
 
@@ -148,10 +149,17 @@ class ParameterServer(_base.Strategy):
         wanted = self._moving(parameters)
         for server, indices in wanted.items():
             self._sum_at(server, [parameters.tensors[index] for index in indices])
-        if not parameters.is_stepping or not self._is_shared_out(parameters):
-            for server, indices in wanted.items():
-                self._bring_gradients(server, [parameters.tensors[index] for index in indices])
+        parameters.is_partial = parameters.is_stepping and self._is_shared_out(parameters)
+        if not parameters.is_partial:
+            self.complete(parameters)
         return totals
+
+    def complete(self, parameters: ParameterSet) -> None:
+        """Bring the sums to every worker."""
+        for server, indices in self._moving(parameters).items():
+            tensors = [parameters.tensors[index] for index in indices]
+            for grads in _by_type(tensors, grad_of):
+                self._bring(server, grads)
 
     def _census(self, parameters: ParameterSet, riders: Sequence[float]) -> Sequence[float]:
         """Which tensors have a gradient anywhere; and what rides along."""
@@ -200,10 +208,6 @@ class ParameterServer(_base.Strategy):
                 total += part
             _spread(total, grads)
 
-    def _bring_gradients(self, server: int, tensors: list[Tensor]) -> None:
-        for grads in _by_type(tensors, grad_of):
-            self._bring(server, grads)
-
     def _bring(self, server: int, tensors: list[Tensor]) -> None:
         """Copy the server's tensors to every worker."""
         flat = _laid(tensors)
@@ -234,7 +238,8 @@ class ParameterServer(_base.Strategy):
 
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Each server steps for what it keeps, and sends the new parameters."""
-        if self.group.size() == 1 or not self._is_shared_out(parameters):
+        is_known = parameters.name in self._present
+        if self.group.size() == 1 or not is_known or not self._is_shared_out(parameters):
             return local_step()
         rank, owners = self.group.rank(), self._owners[parameters.name]
         others = [
@@ -273,6 +278,15 @@ class ParameterServer(_base.Strategy):
             for index, state in shared(self.group, kept, server).items():
                 if rank != server and state:
                     optimizer.state[parameters.tensors[index]] = state
+
+
+def refuse_gpus(parameters: ParameterSet) -> None:
+    """Messages from one worker to another go by way of gloo, which wants main memory."""
+    if any(tensor.is_cuda for tensor in parameters.tensors):
+        raise RefusedError(
+            "workers that talk one to one cannot send from a GPU yet",
+            remedy="take all-reduce, local-sgd or diloco, or train on the CPU",
+        )
 
 
 def server_ranks(num_servers: int, num_workers: int) -> list[int]:

@@ -14,6 +14,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from reparto.errors import RefusedError
 from reparto.strategies._base import ParameterSet
 
 
@@ -29,6 +30,11 @@ class Replica:
         self.parts: list[Part] = []
         groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
         for tensor in parameters.tensors:
+            if tensor.is_complex():
+                raise RefusedError(
+                    "complex parameters are not averaged yet",
+                    remedy="take an exact strategy: --strategy all-reduce",
+                )
             if tensor.is_floating_point() and tensor.numel():
                 groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for number, tensors in enumerate(groups.values()):

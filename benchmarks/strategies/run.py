@@ -1,0 +1,148 @@
+"""Every strategy, at several numbers of workers: what it costs in accuracy and saves in bytes.
+
+    python benchmarks/strategies/run.py                          the whole table, hours
+    python benchmarks/strategies/run.py --only diloco --workers 16
+
+A run that is broken off goes on where it was when it is started again. See README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+BIN = Path(sys.executable).parent
+Json = dict[str, Any]
+
+WORKER = ("batch=worker",)
+#: Name in the table: strategy, settings.
+CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "sequential": ("single", ()),
+    "all-reduce": ("all-reduce", ()),
+    "parameter-server": ("parameter-server", ()),
+    "all-reduce, 64 a worker": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20")),
+    "stale": ("parameter-server", (*WORKER, "mode=stale")),
+    "async": ("parameter-server", (*WORKER, "mode=async")),
+    "local-sgd": ("local-sgd", (*WORKER, "sync_every=8")),
+    "post-local-sgd": ("post-local-sgd", (*WORKER, "sync_every=8", "begin_after=30")),
+    "diloco": ("diloco", (*WORKER, "sync_every=16", "begin_after=30")),
+    "gossip": ("gossip", WORKER),
+    "f16": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=cast")),
+    "8 bits": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=quantize")),
+    "4 bits": (
+        "all-reduce",
+        (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=4"),
+    ),
+    "1 bit": (
+        "all-reduce",
+        (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=1"),
+    ),
+    "top-k 1 %": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=topk")),
+    "random-k 1 %": (
+        "all-reduce",
+        (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=randomk"),
+    ),
+    "powersgd": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=powersgd")),
+}
+
+
+def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) -> Json:
+    """One run, as its own processes."""
+    strategy, settings = CELLS[name]
+    settings = (*settings, *extra)
+    row: Json = {"name": name, "strategy": strategy, "settings": list(settings),
+                 "workers": workers, "seed": seed, "epochs": epochs}  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "result.json")
+        command = [str(BIN / "reparto"), "run", "--no-probe", "--json", str(report),
+                   "--strategy", strategy]  # fmt: skip
+        if strategy != "single":
+            command += ["--workers", str(workers), "--threads", "1", "--relaxed"]
+            command += [word for setting in settings for word in ("--set", setting)]
+        command += [str(HERE / "lenet.py"), "--epochs", str(epochs), "--seed", str(seed)]
+        began = time.perf_counter()
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        row["seconds"] = round(time.perf_counter() - began, 1)
+        row["accuracy"] = [float(one) for one in re.findall(r"accuracy (\d\.\d+)", done.stdout)]
+        if done.returncode:
+            return {**row, "error": done.stderr[-2000:]}
+        result = json.loads(report.read_text())["result"]
+    row["num_steps"] = result["num_steps"]
+    row["bytes_sent"] = result["bytes_sent"]
+    return row
+
+
+def table(rows: list[Json]) -> str:
+    """Accuracy at the end and bytes of a worker, by strategy and number of workers."""
+    lines = ["| strategy | workers | accuracy | against sequential | steps | MB a worker |"]
+    lines.append("|---|---|---|---|---|---|")
+    groups: dict[tuple[str, int], list[Json]] = {}
+    for row in rows:
+        if "error" not in row:
+            groups.setdefault((row["name"], row["workers"]), []).append(row)
+    alone = {row["seed"]: row["accuracy"][-1] for row in rows if row["name"] == "sequential"}
+    for (name, workers), found in groups.items():
+        last = [row["accuracy"][-1] for row in found]
+        lost = [row["accuracy"][-1] - alone[row["seed"]] for row in found if row["seed"] in alone]
+        sent = statistics.mean(row["bytes_sent"] for row in found) / workers / 1e6
+        lines.append(
+            f"| {name} | {workers} | {statistics.mean(last):.4f} | "
+            f"{100 * statistics.mean(lost) if lost else float('nan'):+.2f} | "
+            f"{found[0]['num_steps']} | {sent:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def environment() -> Json:
+    import torch
+
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
+    )
+    return {"torch": torch.__version__, "commit": commit.stdout.strip(),
+            "date": time.strftime("%Y-%m-%d")}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of the names in the table")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8, 16], metavar="N")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="S")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "accuracy.json")
+    args = parser.parse_args()
+    rows: list[Json] = (
+        json.loads(args.results.read_text())["rows"] if args.results.exists() else []
+    )
+
+    def key(row: Json) -> Any:
+        return row["name"], row["workers"], row["seed"], row["epochs"], tuple(row["settings"])
+
+    done = {key(row) for row in rows}
+    for name in [one for one in CELLS if re.search(args.only, one)]:
+        for workers in args.workers if name != "sequential" else [1]:
+            for seed in args.seeds:
+                settings = (*CELLS[name][1], *args.set)
+                if (name, workers, seed, args.epochs, settings) in done:
+                    continue
+                row = measured(name, workers, seed, args.epochs, args.set)
+                rows.append(row)
+                told = row.get("error", f"{row['accuracy'][-1:]} {row['seconds']} s")[-200:]
+                print(f"{name:<24} {workers:>2} workers  seed {seed}  {told}", flush=True)
+                text = json.dumps({"environment": environment(), "rows": rows}, indent=1)
+                args.results.write_text(text + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
