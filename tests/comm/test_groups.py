@@ -140,3 +140,40 @@ def test_torchs_ddp_runs_over_a_counting_group(carrier):
         told = json.loads(out.splitlines()[-1])
         assert told["apart"] < 1e-6
         assert told["bytes"] == 4 * told["parameters"]
+
+
+def test_what_goes_over_the_wire_is_counted_by_algorithm():
+    meeting = Meeting(4, timeout_s=5)
+
+    def work(group):
+        counts = []
+        for call in (
+            lambda: group.sum(torch.zeros(8)),
+            lambda: group.gather_all(torch.zeros(8)),
+            lambda: group.exchange(torch.zeros(4, 2)),
+        ):
+            before = group.wire_bytes
+            call()
+            counts.append(group.wire_bytes - before)
+        return counts
+
+    found = run_members(4, lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)), work)
+    assert found == [[2 * 24.0, 3 * 32.0, 24.0]] * 4
+
+
+def test_a_group_beside_another_has_messages_of_its_own_and_is_counted():
+    meeting = Meeting(2, timeout_s=5)
+
+    def work(group):
+        other = group.beside("other")
+        if group.rank() == 0:
+            for one, value in ((group, 1.0), (other, 2.0)):
+                one.send([torch.tensor([value])], 1, 3).wait()
+            return group.bytes_sent
+        found = [torch.zeros(1), torch.zeros(1)]
+        other.recv([found[0]], 0, 3).wait()
+        group.recv([found[1]], 0, 3).wait()
+        return [one.item() for one in found]
+
+    found = run_members(2, lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)), work)
+    assert found == [8, [2.0, 1.0]]

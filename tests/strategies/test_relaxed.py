@@ -574,3 +574,75 @@ def test_lengths_are_those_of_the_steps():
     strategy = StrategyConfig(kind="all-reduce", settings={"batch": "worker"})
     assert run_workers(3, script, strategy=strategy) == [((5, 5),) * 3] * 3  # 13 batches
     assert run_workers(3, script) == [((13, 13),) * 3] * 3
+
+
+def test_all_workers_skip_a_step_that_overflows_on_one():
+    def script():
+        torch.manual_seed(0)
+        x = torch.ones(8, 2)
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        model, optimizer = reparto.prepare(model, optimizer)
+        moved = []
+        for step in range(3):
+            rows = x.clone()
+            rows[-1] = torch.inf if step == 1 else 1.0  # the last worker's
+            before = model.weight.detach().clone()
+            optimizer.zero_grad()
+            scaler.scale(model(reparto.shard(rows)).mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            moved.append(not torch.equal(before, model.weight.detach()))
+        model.eval()
+        return moved, scaler.get_scale(), model.weight.detach().tolist()
+
+    strategy = StrategyConfig(kind="local-sgd", settings={"sync_every": 2})
+    one, two = run_workers(2, script, strategy=strategy)
+    assert one == two
+    assert one[:2] == ([True, False, True], 2.0)
+
+
+def test_a_copy_that_is_loaded_leaves_replicas_apart():
+    """An average of weights that a script keeps beside its model is none of the strategy's."""
+
+    def script():
+        torch.manual_seed(0)
+        x = reparto.shard(torch.randn(6, 2))
+        model, copy = nn.Linear(2, 1), nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = reparto.prepare(model, optimizer)
+        kept = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            own = model.weight.detach().clone()
+            copy.load_state_dict(copy.state_dict())
+            model(x)  # a training step begins: the worker's own parameters again
+            kept.append(torch.equal(own, model.weight.detach()))
+        return kept
+
+    strategy = StrategyConfig(kind="diloco", settings={"sync_every": 16})
+    assert run_workers(2, script, strategy=strategy) == [[True] * 4] * 2
+
+
+def test_moments_that_some_workers_lack_are_left_alone():
+    def work(group):
+        strategy = LocalSGD.Config(sync_every=1, moments="average").build(group)
+        tensors = [torch.zeros(2).requires_grad_() for _ in range(3)]
+        optimizer = torch.optim.SGD(tensors, lr=0.1, momentum=0.9)
+        given = ParameterSet("set", tensors)
+        given.optimizer_ref, given.share = lambda: optimizer, 0.5
+        strategy.start(given)
+        for number, tensor in enumerate(tensors):
+            if number == 0 or number == 1 + group.rank():
+                tensor.grad = torch.full((2,), 1.0 + group.rank())
+        optimizer.step()
+        strategy.after_step(given)
+        found = [optimizer.state.get(one, {}).get("momentum_buffer") for one in tensors]
+        return [None if one is None else one[0].item() for one in found]
+
+    meeting = Meeting(2, timeout_s=20)
+    found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    assert found == [[1.5, 1.0, None], [1.5, None, 2.0]]

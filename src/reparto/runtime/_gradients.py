@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -116,6 +116,10 @@ class Gradients:
 
     def __contains__(self, optimizer: Any) -> bool:
         return optimizer in self._owner_of_optimizer
+
+    def own_any(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether an optimizer updates any of these."""
+        return any(id(tensor) in self._owner_of for tensor in tensors)
 
     def owner_of(self, optimizer: Any) -> Owner:
         """The owner that belongs to an optimizer."""

@@ -23,7 +23,7 @@ from reparto.comm import (
     host_group,
     own_address,
 )
-from reparto.runtime import _patches, _tensors
+from reparto.runtime import _patches, _settling, _tensors
 from reparto.runtime._world import World, current, enter, outside
 from reparto.spec import Options, StepRecord, StrategyConfig
 
@@ -76,7 +76,7 @@ def join(
         leave_out_autocast(world.note)
     _patches.install(current, tracking=world_size > 1)
     if world_size > 1 and _looks_after_state(world.strategy):
-        _patches.install_settling(current)
+        _settling.install(current)
     if options.steps is not None:
         _patches.install_gradients(current)  # steps made by hand count too
     if options.record:

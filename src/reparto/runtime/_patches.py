@@ -25,7 +25,6 @@ from reparto.runtime._norm import batch_norm, plain_batch_norm
 from reparto.runtime._tensors import (
     Tracked,
     mapped,
-    number,
     whole,
 )
 
@@ -36,7 +35,7 @@ _undo: list[Callable[[], None]] = []
 Current = Callable[[], "World | None"]
 
 
-def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
+def replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
     had = name in vars(owner) if isinstance(owner, type) else True
     original = getattr(owner, name)
     kept = vars(owner).get(name, original)  # a static method stays one
@@ -52,150 +51,57 @@ def install(current: Current, tracking: bool) -> None:
         tracking: Whether there is more than one worker; with one only steps and reads count.
     """
     optimizer = torch.optim.Optimizer
-    _replace(optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
+    replace(optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
     for kind in _subclasses(optimizer):
         step = vars(kind).get("step")
         if getattr(step, "hooked", False) and not hasattr(step, "_reparto"):
-            _replace(kind, "step", _steps(current, lambda o: o))  # one was made before
+            replace(kind, "step", _steps(current, lambda o: o))  # one was made before
             kind.step.hooked = True
-    _replace(optimizer, "add_param_group", lambda o: _add_group(current, o))
+    replace(optimizer, "add_param_group", lambda o: _add_group(current, o))
     loading = torch.utils.data.dataloader._BaseDataLoaderIter
-    _replace(loading, "__next__", lambda o: _next(current, o))
+    replace(loading, "__next__", lambda o: _next(current, o))
     if not tracking:
         return
     install_gradients(current)
-    _replace(nn.Module, "__call__", lambda o: _module_call(current, o))
-    _replace(nn.Module, "__setattr__", lambda o: _set_attribute(current, o))
+    replace(nn.Module, "__call__", lambda o: _module_call(current, o))
+    replace(nn.Module, "__setattr__", lambda o: _set_attribute(current, o))
     for name in _HOOKING:
-        _replace(nn.Module, name, lambda o: _hooked(current, o))
-    _replace(torch, "compile", lambda o: _compile(current))
-    _replace(nn.Module, "compile", lambda o: _compile_module(current))
-    _replace(F, "batch_norm", lambda o: _batch_norm(current))
-    _replace(F, "l1_loss", _l1_loss)
-    _replace(torch.autograd.Function, "apply", lambda o: classmethod(_apply(current, o.__func__)))
-    _replace(torch.utils.checkpoint, "checkpoint", lambda o: _checkpoint(current, o))
+        replace(nn.Module, name, lambda o: _hooked(current, o))
+    replace(torch, "compile", lambda o: _compile(current))
+    replace(nn.Module, "compile", lambda o: _compile_module(current))
+    replace(F, "batch_norm", lambda o: _batch_norm(current))
+    replace(F, "l1_loss", _l1_loss)
+    replace(torch.autograd.Function, "apply", lambda o: classmethod(_apply(current, o.__func__)))
+    replace(torch.utils.checkpoint, "checkpoint", lambda o: _checkpoint(current, o))
     for module in (torch, torch.random):
-        _replace(module, "get_rng_state", lambda o: _get_random_state(current, o))
-        _replace(module, "set_rng_state", lambda o: _set_random_state(current, o))
+        replace(module, "get_rng_state", lambda o: _get_random_state(current, o))
+        replace(module, "set_rng_state", lambda o: _set_random_state(current, o))
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        _replace(
-            kind, "__call__", lambda o: _wholly(current, o, "compiled code sees memory alone")
-        )
+        replace(kind, "__call__", lambda o: _wholly(current, o, "compiled code sees memory alone"))
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "normal"):
-        _replace(torch, name, lambda o: _factory(current, o))
+        replace(torch, name, lambda o: _factory(current, o))
     for name in ("tensor", "as_tensor", "asarray"):
-        _replace(torch, name, lambda o: _copying(current, o))
-    _replace(VariableMeta, "__call__", lambda o: _variable(o))
-    _replace(torch.jit, "trace", lambda o: _wholly(current, o, "a traced call is made once"))
-    _replace(torch, "vmap", lambda o: _transform(current, o))
+        replace(torch, name, lambda o: _copying(current, o))
+    replace(VariableMeta, "__call__", lambda o: _variable(o))
+    replace(torch.jit, "trace", lambda o: _wholly(current, o, "a traced call is made once"))
+    replace(torch, "vmap", lambda o: _transform(current, o))
     for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian"):
-        _replace(torch.func, name, lambda o: _transform(current, o))
+        replace(torch.func, name, lambda o: _transform(current, o))
     for name in _legacy.NAMES:
-        _replace(torch, name, _legacy.standing_for)
-    _replace(torch, "set_default_tensor_type", _legacy.set_default_type)
-    _replace(Tensor, "__new__", _legacy.new_tensor)
+        replace(torch, name, _legacy.standing_for)
+    replace(torch, "set_default_tensor_type", _legacy.set_default_type)
+    replace(Tensor, "__new__", _legacy.new_tensor)
     for name in ("arange", "eye", "linspace", "randperm"):
-        _replace(torch, name, lambda o: _counting_factory(current, o))
-    _replace(nn.Parameter, "__new__", lambda o: staticmethod(_parameter(current, o)))
-
-
-def install_settling(current: Current) -> None:
-    """Wrap what looks at parameters from outside of a training step; replicas may be apart."""
-    _replace(nn.Module, "__call__", lambda o: _resuming_call(current, _seen_call(current, o)))
-    _replace(nn.Module, "train", lambda o: _settles_in_eval(current, o))
-    _replace(nn.Module, "state_dict", lambda o: _settles(current, o))
-    _replace(
-        torch.optim.Optimizer, "state_dict", lambda o: _settles(current, _gathers(current, o))
-    )
-    _replace(torch, "save", lambda o: _settles(current, o))
-    _replace(nn.Module, "load_state_dict", lambda o: _reloads(current, o))
-    _replace(torch.amp.GradScaler, "_maybe_opt_step", lambda o: _maybe_step(current, o))
-
-
-def _settles(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def settled(*args: Any, **kwargs: Any) -> Any:
-        world = current()
-        if world is not None and not world.gradients.quiet:
-            world.settle()
-        return original(*args, **kwargs)
-
-    return settled
-
-
-def _gathers(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def state_dict(self: Any) -> Any:
-        world = current()
-        if world is not None and not world.gradients.quiet and self in world.gradients:
-            with world.gradients.unseen():
-                world.strategy.gather_state(world.gradients.owner_of(self))
-        return original(self)
-
-    return state_dict
-
-
-def _resuming_call(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        world = current()
-        if world is not None and world.settled and _trains(self):
-            world.resume()
-        return original(self, *args, **kwargs)
-
-    return __call__
-
-
-def _trains(module: nn.Module) -> bool:
-    has_parameters = next(module.parameters(), None) is not None  # a loss tells nothing
-    return module.training and has_parameters and torch.is_grad_enabled()
-
-
-def _reloads(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        world = current()
-        if world is None or world.gradients.quiet:
-            return original(self, *args, **kwargs)
-        world.settle()
-        result = original(self, *args, **kwargs)
-        if world.strategy.apart and world.num_steps:
-            with world.gradients.unseen(), torch.no_grad():
-                world.strategy.reload()
-        return result
-
-    return load_state_dict
-
-
-def _maybe_step(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def _maybe_opt_step(self: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        world = current()
-        if world is not None and world.apart:  # all skip a step, or none
-            for found in state["found_inf_per_device"].values():
-                found.fill_(float(world.agree_on(number(found)) > 0))
-        return original(self, optimizer, state, *args, **kwargs)
-
-    return _maybe_opt_step
-
-
-def _settles_in_eval(current: Current, original: Any) -> Any:
-    @functools.wraps(original)
-    def train(self: Any, mode: bool = True) -> Any:
-        world = current()
-        if not mode and world is not None:
-            world.settle()
-        return original(self, mode)
-
-    return train
+        replace(torch, name, lambda o: _counting_factory(current, o))
+    replace(nn.Parameter, "__new__", lambda o: staticmethod(_parameter(current, o)))
 
 
 def install_recording(current: Current) -> None:
     """Wrap what ``verify`` listens to, also with one worker."""
     install_gradients(current)
     for name in ("item", "__float__", "__int__", "__bool__", "tolist"):
-        _replace(Tensor, name, lambda o: _read(current, o))
-    _replace(nn.Module, "__call__", lambda o: _seen_call(current, o))
+        replace(Tensor, name, lambda o: _read(current, o))
+    replace(nn.Module, "__call__", lambda o: seen_call(current, o))
 
 
 def install_gradients(current: Current) -> None:
@@ -204,15 +110,15 @@ def install_gradients(current: Current) -> None:
         return
     # Optimizers bring it; when it is imported, it looks at what is replaced from here on.
     importlib.import_module("torch._dynamo")
-    _replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
-    _replace(Tensor, "backward", lambda o: _backward.backward(current, o))
-    _replace(Tensor, "register_hook", lambda o: _backward.register_hook(current, o))
+    replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
+    replace(Tensor, "backward", lambda o: _backward.backward(current, o))
+    replace(Tensor, "register_hook", lambda o: _backward.register_hook(current, o))
     arrival = "register_post_accumulate_grad_hook"
-    _replace(Tensor, arrival, lambda o: _backward.register_arrival_hook(current, o))
-    _replace(torch.autograd, "backward", lambda o: _backward.autograd_backward(current, o))
-    _replace(torch.autograd, "grad", lambda o: _backward.autograd_grad(current, o))
-    _replace(torch.optim.Optimizer, "zero_grad", lambda o: _zero_grad(current, o, _of_optimizer))
-    _replace(nn.Module, "zero_grad", lambda o: _zero_grad(current, o, _of_module))
+    replace(Tensor, arrival, lambda o: _backward.register_arrival_hook(current, o))
+    replace(torch.autograd, "backward", lambda o: _backward.autograd_backward(current, o))
+    replace(torch.autograd, "grad", lambda o: _backward.autograd_grad(current, o))
+    replace(torch.optim.Optimizer, "zero_grad", lambda o: _zero_grad(current, o, _of_optimizer))
+    replace(nn.Module, "zero_grad", lambda o: _zero_grad(current, o, _of_module))
 
 
 def uninstall() -> None:
@@ -555,7 +461,7 @@ def _read(current: Current, original: Any) -> Any:
     return read
 
 
-def _seen_call(current: Current, original: Any) -> Any:
+def seen_call(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         world = current()

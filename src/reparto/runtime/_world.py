@@ -1,4 +1,4 @@
-"""World: one worker's view of the run; joining it and leaving it."""
+"""World: one worker's view of the run."""
 
 from __future__ import annotations
 

@@ -45,18 +45,13 @@ class AllReduce(_base.Strategy):
         def changes(self) -> str:
             """Compression loses, and so may larger batches."""
             told = [self.changes_of_batch]
-            if self.is_compressed:
+            if self.compressor.is_lossy:
                 told.append(f"gradients are added up lossily ({self.compressor.summary})")
             return "; ".join(filter(None, told))
 
-        @property
-        def is_compressed(self) -> bool:
-            """Whether gradients lose on the way."""
-            return not isinstance(self.compressor, Uncompressed.Config)
-
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """One message a bucket, ready as the backward pass goes on."""
-            if self.is_compressed:
+            if self.compressor.is_lossy:
                 shapes = profile.shapes or ((profile.num_parameters,),)
                 return self.compressor.messages(shapes, max(1, len(cluster.hosts)))
             count = max(1, -(-profile.gradient_bytes // self.bucket_bytes))
@@ -80,7 +75,7 @@ class AllReduce(_base.Strategy):
         self._slots: dict[str, dict[int, tuple[int, int]]] = {}
         self._sparse: dict[str, list[int]] = {}
         self._launched: dict[str, int] = {}
-        self._compressor = config.compressor.build(group) if config.is_compressed else None
+        self._compressor = config.compressor.build(group) if config.compressor.is_lossy else None
 
     def start(self, parameters: ParameterSet) -> None:
         """Fix the buckets; tensors with sparse gradients go on their own."""

@@ -22,6 +22,7 @@ from reparto.comm import Group
 from reparto.errors import RefusedError, WorkerError
 from reparto.strategies import _base
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._flat import laid, padded, spread
 from reparto.strategies._parameter_server import (
     ParameterServer,
     assigned,
@@ -124,7 +125,7 @@ class AsyncServer(_base.Strategy):
                         share.key, rank, share.version, weight, payload, self.compressor
                     )
                 share.version, flat = self.desk.pull(share.key, rank, payload is not None)
-            share.put(flat)
+            spread(flat, share.tensors)
             return
         length = 0 if payload is None else payload.numel()
         header = torch.tensor(
@@ -133,11 +134,11 @@ class AsyncServer(_base.Strategy):
         self._requests.send([header], share.server, _HEADER).wait()
         if payload is not None:
             self._requests.send([payload], share.server, _PAYLOAD).wait()
-        version, flat = torch.zeros(1, dtype=torch.int64), share.empty()
+        version, flat = torch.zeros(1, dtype=torch.int64), laid(share.tensors)
         self._replies.recv([version], share.server, _HEADER).wait()
         self._replies.recv([flat], share.server, _PAYLOAD).wait()
         share.version = int(version)
-        share.put(flat)
+        spread(flat, share.tensors)
 
     # The server's side.
 
@@ -219,41 +220,24 @@ class Share:
     def __init__(
         self, key: int, server: int, indices: list[int], parameters: ParameterSet
     ) -> None:
-        self.key, self.server, self.indices = key, server, indices
+        self.key, self.server = key, server
         self.tensors = [parameters.tensors[index] for index in indices]
-        self.sizes = [tensor.numel() for tensor in self.tensors]
         self.version = 0
 
     def gradient(self, compressor: Compressor) -> Tensor:
         """The gradients end to end, zeros where there is none, as long as the compressor wants."""
-        block = getattr(compressor, "block", 1)
-        flat = self.empty(-(-sum(self.sizes) // block) * block).zero_()
-        pieces = flat[: sum(self.sizes)].split(self.sizes)
-        for tensor, piece in zip(self.tensors, pieces, strict=True):
-            grad = grad_of(tensor)
-            if grad is not None and grad.is_sparse:
-                raise RefusedError(
-                    "an asynchronous server takes no sparse gradients", remedy=_EXACT
-                )
-            if grad is not None:
-                piece.copy_(grad.reshape(-1))
-        return flat
+        grads = [grad_of(tensor) for tensor in self.tensors]
+        if any(grad is not None and grad.is_sparse for grad in grads):
+            raise RefusedError("an asynchronous server takes no sparse gradients", remedy=_EXACT)
+        dense = [
+            torch.zeros_like(tensor) if grad is None else grad
+            for tensor, grad in zip(self.tensors, grads, strict=True)
+        ]
+        return padded(laid(dense), compressor.block)
 
     def has_gradient(self) -> Tensor:
         """A byte for each tensor: 1 if it has a gradient."""
         return torch.tensor([grad_of(one) is not None for one in self.tensors], dtype=torch.uint8)
-
-    def empty(self, length: int | None = None) -> Tensor:
-        """Room for the tensors end to end."""
-        like = self.tensors[0]
-        size = sum(self.sizes) if length is None else length
-        return torch.empty(size, dtype=like.dtype, device=like.device)
-
-    def put(self, flat: Tensor) -> None:
-        """Set the tensors."""
-        with torch.no_grad():
-            for tensor, piece in zip(self.tensors, flat.split(self.sizes), strict=True):
-                tensor.copy_(piece.view(tensor.shape))
 
 
 class Desk:
@@ -379,7 +363,7 @@ class Kept:
         for tensor in [one for one in copied.state if id(one) not in mine]:
             del copied.state[tensor]
         self.optimizer, self.followed = copied, optimizer
-        self.sizes = share.sizes
+        self.sizes = [tensor.numel() for tensor in self.tensors]
         self.clocks = [0] * size
         self.version = 0
         self.like = like
@@ -400,5 +384,4 @@ class Kept:
 
     def state(self) -> tuple[int, Tensor]:
         """The version, and the parameters end to end; fresh."""
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in self.tensors])
-        return self.version, flat
+        return self.version, laid(self.tensors)

@@ -106,6 +106,16 @@ class Shared(Config):
         return "; ".join(told)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Relaxed(Shared):
+    """What strategies whose replicas differ between rounds have in common."""
+
+    @property
+    def apart(self) -> bool:
+        """They do."""
+        return True
+
+
 class ParameterSet:
     """Tensors that are updated together: those of one optimizer, or those updated by hand.
 

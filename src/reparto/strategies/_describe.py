@@ -57,7 +57,7 @@ def describe(config: type[Any]) -> Description:
     is_compressor = issubclass(config, compressors.Config)
     default = config()
     told = "" if is_compressor else default.changes
-    exact = config.kind == "none" if is_compressor else bool(default.exact)
+    exact = not default.is_lossy if is_compressor else bool(default.exact)
     return Description(
         kind=config.kind,
         is_compressor=is_compressor,

@@ -7,10 +7,10 @@ fragment  │     0      │     1     │     2     │     3     │      each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,16 +20,16 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._post_local_sgd import Together
 from reparto.strategies._replicas import Part, Replica
+from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
 
 
-class DiLoCo(_base.Strategy):
+class DiLoCo(Together):
     """The script's optimizer inside, Nesterov momentum on the mean drift outside."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(_base.Shared):
+    class Config(_base.Relaxed):
         """Settings.
 
         Attributes:
@@ -77,11 +77,6 @@ class DiLoCo(_base.Strategy):
                 )
 
         @property
-        def apart(self) -> bool:
-            """They do."""
-            return True
-
-        @property
         def changes(self) -> str:
             """Replicas differ."""
             return (
@@ -101,7 +96,7 @@ class DiLoCo(_base.Strategy):
             return DiLoCo(group, self)
 
     def __init__(self, group: Group, config: DiLoCo.Config) -> None:
-        super().__init__(group)
+        super().__init__(group, config.begin_after)
         self.config = config
         self.compressor = config.compressor.build(group)
         self.replicas: dict[str, Replica] = {}
@@ -110,15 +105,14 @@ class DiLoCo(_base.Strategy):
         self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
         self._steps: dict[str, int] = {}
         self._aside: list[tuple[Part, Tensor]] = []
-        self.together = Together(self, config.begin_after)
 
     def start(self, parameters: ParameterSet) -> None:
         """Remember where the workers begin."""
-        self.together.start(parameters)
+        super().start(parameters)
         self._begin(parameters)
 
     def _begin(self, parameters: ParameterSet) -> None:
-        self._land_all()
+        self._land(lambda due, fragment: True)
         replica = Replica(parameters)
         self.replicas[parameters.name] = replica
         count = self.config.fragments
@@ -128,41 +122,22 @@ class DiLoCo(_base.Strategy):
             for number, bounds in enumerate(part.pieces(count))
         ]
 
-    def on_gradient(self, parameters: ParameterSet, index: int) -> None:
-        """Send, while replicas are together."""
-        self.together.on_gradient(parameters, index)
-
-    def gradients_needed(
-        self, parameters: ParameterSet, riders: Sequence[float]
-    ) -> Sequence[float]:
-        """The worker's own gradient is what it steps by."""
-        return self.together.gradients_needed(parameters, riders)
-
-    def discard(self, parameters: ParameterSet) -> None:
-        """Forget what was started."""
-        self.together.discard(parameters)
-
     def after_step(self, parameters: ParameterSet) -> None:
         """Send the fragment whose turn it is; apply what has arrived."""
-        replica = self.replicas.get(parameters.name)
-        if replica is None:
-            return
         if not self.apart:
-            if self.together.is_over(parameters):
-                for one in list(self.replicas.values()):
-                    self._begin(one.parameters)
+            if self.part_after(parameters):
+                self.reload()
             return
+        replica = self.replicas[parameters.name]
         replica.stepped()
         step = self._steps[parameters.name] = self._steps.get(parameters.name, 0) + 1
-        self._land(step)
         every = self.config.sync_every // self.config.fragments
         if step % every == 0:
             turn = step // every % self.config.fragments
             for fragment in self.fragments[parameters.name]:
                 if fragment.turn == turn:
                     self._send(fragment, replica, step)
-        if not self.config.overlap:
-            self._land(step)
+        self._land(lambda due, fragment: fragment.is_of(replica) and due <= step)
 
     def _send(self, fragment: Fragment, replica: Replica, step: int) -> None:
         here = fragment.now()
@@ -178,16 +153,12 @@ class DiLoCo(_base.Strategy):
     def _sum(self, term: Tensor, fragment: Fragment) -> Tensor:
         return self.compressor.sum_over(term, fragment.shapes, fragment.key)
 
-    def _land(self, step: int) -> None:
-        due = [one for one in self._under_way if one[0] <= step]
-        self._under_way = [one for one in self._under_way if one[0] > step]
-        for _, fragment, sent, total in due:
+    def _land(self, is_due: Callable[[int, Fragment], bool]) -> None:
+        """Apply what is due; wait for it if it is still on its way."""
+        landing = [one for one in self._under_way if is_due(*one[:2])]
+        self._under_way = [one for one in self._under_way if not is_due(*one[:2])]
+        for _, fragment, sent, total in landing:
             self._outer_step(fragment, sent, total.result())
-
-    def _land_all(self) -> None:
-        for _, fragment, sent, total in self._under_way:
-            self._outer_step(fragment, sent, total.result())
-        self._under_way = []
 
     def _outer_step(self, fragment: Fragment, sent: Tensor, mean: Tensor) -> None:
         """Nesterov: the mean drift is the step that the outer gradient asks for."""
@@ -200,7 +171,7 @@ class DiLoCo(_base.Strategy):
 
     def settle(self) -> None:
         """Show the mean of all replicas; anchors, momentum and replicas stay as they are."""
-        self._land_all()
+        self._land(lambda due, fragment: True)
         if not self.apart or self._aside:
             return
         for replica in self.replicas.values():
@@ -224,26 +195,9 @@ class DiLoCo(_base.Strategy):
 
     def finish(self) -> None:
         """Let the courier go; the mean of all replicas was shown last, and stays."""
-        self._land_all()
+        self._land(lambda due, fragment: True)
         if self._courier is not None:
             self._courier.shutdown()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Velocities by fragment, and how far it has come."""
-        found = [one for fragments in self.fragments.values() for one in fragments]
-        return {
-            "velocity": {one.key: one.velocity.clone() for one in found},
-            "together": self.together.num_steps,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> DiLoCo:
-        """Go on from there."""
-        self.together.resume(int(state.get("together", 0)))
-        for fragments in self.fragments.values():
-            for one in fragments:
-                if one.key in state.get("velocity", {}):
-                    one.velocity.copy_(state["velocity"][one.key])
-        return self
 
 
 class Fragment:
@@ -263,6 +217,10 @@ class Fragment:
         self.shapes: list[tuple[int, ...]] = part.shapes if is_whole else [(end - begin,)]
         self.anchor = part.anchor[begin:end].clone()
         self.velocity = torch.zeros_like(self.anchor)
+
+    def is_of(self, replica: Replica) -> bool:
+        """Whether it is a stretch of that replica."""
+        return any(part is self.part for part in replica.parts)
 
     def now(self) -> Tensor:
         """The worker's own values; fresh."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet
+from reparto.strategies._flat import padded
 from reparto.strategies._parameter_server import refuse_gpus
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies.compressors import Uncompressed
@@ -35,7 +36,7 @@ class Gossip(_base.Strategy):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(_base.Shared):
+    class Config(_base.Relaxed):
         """Settings.
 
         Attributes:
@@ -63,21 +64,11 @@ class Gossip(_base.Strategy):
         def __post_init__(self) -> None:
             if self.sync_every < 1:
                 raise UsageError("sync_every is below 1", remedy="give 1 or more steps")
-            if self.is_compressed and self.graph != "ring":
+            if self.compressor.is_lossy and self.graph != "ring":
                 raise UsageError(
                     f"a compressor on a graph that is {self.graph}",
                     remedy="set graph=ring: public copies are kept of lasting neighbours only",
                 )
-
-        @property
-        def is_compressed(self) -> bool:
-            """Whether what travels loses."""
-            return not isinstance(self.compressor, Uncompressed.Config)
-
-        @property
-        def apart(self) -> bool:
-            """They do."""
-            return True
 
         @property
         def changes(self) -> str:
@@ -87,7 +78,7 @@ class Gossip(_base.Strategy):
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """The parameters to each neighbour."""
             size = 4 * profile.num_parameters
-            if self.is_compressed:
+            if self.compressor.is_lossy:
                 size = self.compressor.encoded_bytes(profile.num_parameters)
             num_workers = max(1, len(cluster.hosts))
             count = len(neighbours(self, 0, num_workers, 0))
@@ -126,9 +117,7 @@ class Gossip(_base.Strategy):
 
     def after_step(self, parameters: ParameterSet) -> None:
         """Talk to the neighbours when the round is over."""
-        replica = self.replicas.get(parameters.name)
-        if replica is None:
-            return
+        replica = self.replicas[parameters.name]
         replica.stepped()
         if replica.num_steps < self.config.sync_every:
             return
@@ -136,7 +125,7 @@ class Gossip(_base.Strategy):
         self._rounds[parameters.name] = number + 1
         peers = neighbours(self.config, self.group.rank(), self.group.size(), number)
         for part in replica.parts:
-            if self.config.is_compressed:
+            if self.config.compressor.is_lossy:
                 self._towards_public(part, peers)
             else:
                 self._average(part, peers)
@@ -154,11 +143,11 @@ class Gossip(_base.Strategy):
         mine = part.flat()
         way = mine - public[rank]
         self.compressor.forget()  # what was not sent is part of the way already
-        padded = _padded(way, getattr(self.compressor, "block", 1))
-        payload = self.compressor.encode(padded, part.key)
+        wanted = padded(way, self.compressor.block)
+        payload = self.compressor.encode(wanted, part.key)
         received = self._swapped(payload, peers)
         for member, one in ((rank, payload), *zip(peers, received, strict=True)):
-            public[member] += self.compressor.decode(one, padded)[: way.numel()]
+            public[member] += self.compressor.decode(one, wanted)[: way.numel()]
         for peer in peers:
             mine += self.config.consensus / len(peers) * (public[peer] - public[rank])
         part.put(mine)
@@ -191,15 +180,6 @@ class Gossip(_base.Strategy):
         for replica in list(self.replicas.values()):
             self.start(replica.parameters)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Which round it is, since graphs follow it."""
-        return {"rounds": dict(self._rounds)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> Gossip:
-        """Go on with that round."""
-        self._rounds = dict(state.get("rounds", {}))
-        return self
-
 
 def neighbours(config: Gossip.Config, rank: int, size: int, number: int) -> list[int]:
     """Whom a worker averages with in a round; whoever I name names me."""
@@ -215,8 +195,3 @@ def neighbours(config: Gossip.Config, rank: int, size: int, number: int) -> list
         distances = [2**power for power in range((size - 1).bit_length()) if 2**power < size]
         distance = distances[number % len(distances)]
     return sorted({(rank + distance) % size, (rank - distance) % size} - {rank})
-
-
-def _padded(flat: Tensor, block: int) -> Tensor:
-    length = -(-flat.numel() // block) * block
-    return torch.nn.functional.pad(flat, (0, length - flat.numel()))

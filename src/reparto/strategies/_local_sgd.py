@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from reparto.comm import Group
+from reparto.comm import MAX, Group
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._replicas import Part, Replica
+from reparto.strategies._flat import laid, spread
+from reparto.strategies._replicas import Replica
+from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
 
 
-class LocalSGD(_base.Strategy):
+class LocalSGD(Together):
     """Averages parameters every few steps, weighted by samples.
 
     What travels is the drift since the last round, so that it can be compressed.
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(_base.Shared):
+    class Config(_base.Relaxed):
         """Settings.
 
         Attributes:
@@ -56,11 +57,6 @@ class LocalSGD(_base.Strategy):
                 )
 
         @property
-        def apart(self) -> bool:
-            """They do."""
-            return True
-
-        @property
         def changes(self) -> str:
             """Replicas differ."""
             return (
@@ -82,11 +78,8 @@ class LocalSGD(_base.Strategy):
             """The live strategy."""
             return LocalSGD(group, self)
 
-    config: LocalSGD.Config
-
-    def __init__(self, group: Group, config: LocalSGD.Config) -> None:
-        super().__init__(group)
-        self.apart = True
+    def __init__(self, group: Group, config: LocalSGD.Config, begin_after: int = 0) -> None:
+        super().__init__(group, begin_after)
         self.config = config
         self.sync_every = config.sync_every
         self.compressor = config.compressor.build(group)
@@ -94,19 +87,16 @@ class LocalSGD(_base.Strategy):
 
     def start(self, parameters: ParameterSet) -> None:
         """Remember where the workers begin."""
+        super().start(parameters)
         self.replicas[parameters.name] = Replica(parameters)
-
-    def gradients_needed(
-        self, parameters: ParameterSet, riders: Sequence[float]
-    ) -> Sequence[float]:
-        """The worker's own gradient is what it steps by."""
-        return riders
 
     def after_step(self, parameters: ParameterSet) -> None:
         """Average when the round is over."""
-        replica = self.replicas.get(parameters.name)
-        if replica is None:
+        if not self.apart:
+            if self.part_after(parameters):
+                self.reload()
             return
+        replica = self.replicas[parameters.name]
         replica.stepped()
         if replica.num_steps >= self.sync_every:
             self.round(replica)
@@ -115,32 +105,23 @@ class LocalSGD(_base.Strategy):
         """Make all workers' parameters equal."""
         drifts = [part.drift() for part in replica.parts]
         means = [
-            self.mean(drift, replica.mean_weight, part)
+            self.compressor.sum_over(drift.mul(replica.mean_weight), part.shapes, part.key)
             for drift, part in zip(drifts, replica.parts, strict=True)
         ]
         for part, mean in zip(replica.parts, means, strict=True):
-            self.advance(part, mean)
+            part.meet_at(part.anchor + mean)
         if self.config.adapt:
             self._adapt(drifts, means)
         self._treat_moments(replica)
         replica.met()
-
-    def mean(self, drift: Tensor, weight: float, part: Part) -> Tensor:
-        """The weighted mean of all workers' drifts."""
-        return self.compressor.sum_over(drift.mul(weight), part.shapes, part.key)
-
-    def advance(self, part: Part, mean: Tensor) -> None:
-        """Go from the anchor by the mean drift, and meet there."""
-        part.anchor += mean
-        part.put(part.anchor)
 
     def settle(self) -> None:
         """End every round that is under way, without compression."""
         for replica in self.replicas.values():
             if replica.num_steps:
                 for part in replica.parts:
-                    part.anchor += self.group.sum(part.drift().mul_(replica.mean_weight))
-                    part.put(part.anchor)
+                    mean = self.group.sum(part.drift().mul_(replica.mean_weight))
+                    part.meet_at(part.anchor + mean)
                 self._treat_moments(replica)
                 replica.met()
 
@@ -168,27 +149,37 @@ class LocalSGD(_base.Strategy):
         if self.config.moments == "reset":
             optimizer.state.clear()
             return
-        for number, tensors in enumerate(_moments(optimizer, replica.parameters)):
-            part = Part(f"{replica.parameters.name}/moment {number}", tensors)
-            part.put(self.group.sum(part.anchor.mul(replica.mean_weight)))  # never lossily
+        for moments in self._everyones(_moments(optimizer, replica.parameters)):
+            total = self.group.sum(laid(moments).mul_(replica.mean_weight))  # never lossily
+            spread(total, moments)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The length of rounds; at a checkpoint all have ended."""
-        return {"sync_every": self.sync_every}
+    def _everyones(self, moments: list[dict[int, Tensor]]) -> list[list[Tensor]]:
+        """Those that every worker has: one without gradients so far has no moments."""
+        count = 1 + max((index for one in moments for index in one), default=-1)
+        longest = torch.tensor([count])
+        self.group.reduce_all(longest, MAX).wait()
+        has = torch.zeros(len(moments), int(longest), dtype=torch.int64)
+        for row, one in enumerate(moments):
+            has[row, list(one)] = 1
+        common = self.group.sum(has) == self.group.size()
+        found = [
+            [one[index] for index in sorted(one) if common[row, index]]
+            for row, one in enumerate(moments)
+        ]
+        return [tensors for tensors in found if tensors]
 
-    def load_state_dict(self, state: dict[str, Any]) -> LocalSGD:
-        """Go on with that length."""
-        self.sync_every = int(state.get("sync_every", self.sync_every))
-        return self
+
+#: What torch's optimizers call the moments that can be averaged.
+_NAMES = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum")
 
 
-def _moments(optimizer: Any, parameters: ParameterSet) -> list[list[Tensor]]:
-    """State tensors shaped like their parameters, by name; the same list on every worker."""
-    names = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum"}
-    found: dict[str, list[Tensor]] = {}
-    for tensor in parameters.tensors:
+def _moments(optimizer: Any, parameters: ParameterSet) -> list[dict[int, Tensor]]:
+    """For each of the names, the state tensors shaped like their parameters, by index."""
+    found: list[dict[int, Tensor]] = [{} for _ in _NAMES]
+    for index, tensor in enumerate(parameters.tensors):
         state = optimizer.state.get(tensor, {})
-        for name in sorted(names & state.keys()):
-            if isinstance(state[name], Tensor) and state[name].shape == tensor.shape:
-                found.setdefault(name, []).append(state[name])
-    return [found[name] for name in sorted(found)]
+        for name, moments in zip(_NAMES, found, strict=True):
+            value = state.get(name)
+            if isinstance(value, Tensor) and value.shape == tensor.shape:
+                moments[index] = value
+    return found

@@ -22,6 +22,7 @@ from reparto.errors import RefusedError, UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._flat import laid, spread
 from reparto.strategies._sparse import sum_sparse
 from reparto.strategies.compressors import PowerSGD, RandomK, Uncompressed
 
@@ -70,7 +71,7 @@ class ParameterServer(_base.Strategy):
                 raise UsageError(
                     "servers is below 1, or bound or damping below 0", remedy="correct the setting"
                 )
-            if self.mode == "sync" and not isinstance(self.compressor, Uncompressed.Config):
+            if self.mode == "sync" and self.compressor.is_lossy:
                 raise UsageError(
                     "a synchronous server with a compressor",
                     remedy="compress all-reduce instead, or set mode=stale",
@@ -192,7 +193,7 @@ class ParameterServer(_base.Strategy):
         return found
 
     def _sum_at(self, server: int, tensors: list[Tensor]) -> None:
-        mine = [_laid(grads) for grads in _by_type(tensors, grad_of)]
+        mine = [laid(grads) for grads in _by_type(tensors, grad_of)]
         if self.group.rank() != server:
             for flat in mine:
                 self.group.send([flat], server, 1).wait()
@@ -206,13 +207,13 @@ class ParameterServer(_base.Strategy):
             total = parts[0].clone()
             for part in parts[1:]:
                 total += part
-            _spread(total, grads)
+            spread(total, grads)
 
     def _bring(self, server: int, tensors: list[Tensor]) -> None:
         """Copy the server's tensors to every worker."""
-        flat = _laid(tensors)
+        flat = laid(tensors)
         if self.group.rank() != server:
-            _spread(self._received(flat, server, 2), tensors)
+            spread(self._received(flat, server, 2), tensors)
             return
         works = [
             self.group.send([flat], rank, 2) for rank in range(self.group.size()) if rank != server
@@ -314,19 +315,6 @@ def _by_type(tensors: list[Tensor], of: Callable[[Tensor], Tensor | None]) -> li
         if one is not None and one.numel():
             found.setdefault((one.dtype, one.device), []).append(one)
     return list(found.values())
-
-
-def _laid(tensors: list[Tensor]) -> Tensor:
-    """Tensors end to end; fresh."""
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-
-
-def _spread(flat: Tensor, tensors: list[Tensor]) -> None:
-    """Copy what lies end to end into tensors."""
-    with torch.no_grad():
-        pieces = flat.split([tensor.numel() for tensor in tensors])
-        for tensor, piece in zip(tensors, pieces, strict=True):
-            tensor.copy_(piece.view(tensor.shape))
 
 
 def shared(group: Group, value: Any, root: int) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from reparto.errors import RefusedError
 from reparto.strategies._base import ParameterSet
+from reparto.strategies._flat import laid, spread
 
 
 class Replica:
@@ -73,7 +74,7 @@ class Part:
 
     def flat(self) -> Tensor:
         """The tensors end to end; fresh."""
-        return torch.cat([tensor.detach().reshape(-1) for tensor in self.tensors])
+        return laid(self.tensors)
 
     def drift(self) -> Tensor:
         """How far this replica has gone from the anchor; fresh."""
@@ -81,11 +82,12 @@ class Part:
 
     def put(self, flat: Tensor) -> None:
         """Set the tensors."""
-        with torch.no_grad():
-            for tensor, piece, shape in zip(
-                self.tensors, flat.split(self.sizes), self.shapes, strict=True
-            ):
-                tensor.copy_(piece.view(shape))
+        spread(flat, self.tensors)
+
+    def meet_at(self, flat: Tensor) -> None:
+        """Set the tensors, and go on from there."""
+        self.anchor = flat
+        self.put(flat)
 
     def pieces(self, count: int) -> list[tuple[int, int]]:
         """The whole in so many stretches of about the same length: from, to."""

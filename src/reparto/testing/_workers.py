@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from reparto import strategies
 from reparto.comm import CountingGroup, Meeting, ThreadGroup
-from reparto.runtime import _patches, _world
+from reparto.runtime import _patches, _settling, _world
 from reparto.runtime._world import World
 from reparto.spec import Options, StrategyConfig
 from reparto.testing._turns import Place, Turns, random_state, set_random_state
@@ -55,7 +55,7 @@ def run_workers(
     before = random_state(all_generators)
     _patches.install(_world.current, tracking=size > 1)
     if size > 1:
-        _patches.install_settling(_world.current)
+        _settling.install(_world.current)
     try:
         return crew.run(function, Options(**options), regions)
     finally:

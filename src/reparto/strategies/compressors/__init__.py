@@ -7,9 +7,7 @@ adds to what comes next (error feedback).
 
 from __future__ import annotations
 
-from typing import Any
-
-from reparto.errors import UsageError
+from reparto.strategies._registry import Registry
 from reparto.strategies.compressors._base import Compressor, Config
 from reparto.strategies.compressors._cast import Cast
 from reparto.strategies.compressors._none import Uncompressed
@@ -31,37 +29,8 @@ __all__ = [
     "register",
 ]
 
-_known: dict[str, type[Config]] = {}
-
-
-def register(config: type[Config]) -> type[Config]:
-    """Make a compressor known under its ``kind``."""
-    _known[config.kind] = config
-    return config
-
+_registry: Registry[Config] = Registry("compressor", "reparto.compressors")
+register, available, config_of = _registry.register, _registry.available, _registry.get
 
 for _kind in (Uncompressed, Cast, Quantize, TopK, RandomK, PowerSGD):
     register(_kind.Config)
-
-
-def available() -> dict[str, type[Config]]:
-    """Every known compressor, plugins included."""
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group="reparto.compressors"):
-        if entry.name not in _known:
-            _known[entry.name] = entry.load()
-    return dict(_known)
-
-
-def config_of(kind: str) -> type[Config]:
-    """The settings' class of a compressor.
-
-    Raises:
-        UsageError: If there is none of that name.
-    """
-    kinds = _known if kind in _known else available()
-    if kind not in kinds:
-        names: Any = ", ".join(sorted(kinds))
-        raise UsageError(f"unknown compressor {kind!r}", remedy=f"choose one of {names}")
-    return kinds[kind]

@@ -34,6 +34,11 @@ class Config(ABC):
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether sums come out otherwise than without it."""
+        return True
+
     @abstractmethod
     def parts(self, shapes: Shapes, num_workers: int) -> tuple[tuple[Pattern, int], ...]:
         """What one worker hands over when tensors of these shapes are added up once.
@@ -77,7 +82,12 @@ class Compressor(ABC):
 
     Args:
         group: The workers that add up.
+
+    Attributes:
+        block: ``encode`` takes multiples of so many elements.
     """
+
+    block: int = 1
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -125,9 +135,6 @@ class Chunked(Compressor):
 
     Both rounds lose, and both losses are owed.
     """
-
-    #: Chunks are multiples of so many elements.
-    block: int = 1
 
     def sum_over(self, flat: Tensor, shapes: Shapes, key: str) -> Tensor:
         """Exchange chunks, add up one's own, and gather the sums."""

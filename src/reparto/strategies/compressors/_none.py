@@ -24,6 +24,11 @@ class Uncompressed(_base.Compressor):
         kind: ClassVar[str] = "none"
         summary: ClassVar[str] = "bytes as they are; exact"
 
+        @property
+        def is_lossy(self) -> bool:
+            """Nothing is lost."""
+            return False
+
         def parts(self, shapes: _base.Shapes, num_workers: int) -> tuple[tuple[Pattern, int], ...]:
             """One all-reduce."""
             return (("all-reduce", 4 * sum(map(prod, shapes))),)

@@ -1,0 +1,27 @@
+"""Tensors laid end to end, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def laid(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors end to end; fresh, without a gradient."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Copy what lies end to end into tensors."""
+    with torch.no_grad():
+        pieces = flat.split([tensor.numel() for tensor in tensors])
+        for tensor, piece in zip(tensors, pieces, strict=True):
+            tensor.copy_(piece.view(tensor.shape))
+
+
+def padded(flat: Tensor, block: int) -> Tensor:
+    """With zeros at the end, to a multiple of a block; itself if it is one."""
+    missing = -flat.numel() % block
+    return torch.nn.functional.pad(flat, (0, missing)) if missing else flat
