@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data", default="/usr/share/dataset-fashion-mnist")
+    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
