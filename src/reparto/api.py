@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reparto import engines
+from reparto import _runs, engines
 from reparto._probe import AFTER_STEP, Finding, Probe
 from reparto.engines import Engine, Interrupts, Launch, Run
 from reparto.errors import RefusedError, UsageError
@@ -107,6 +107,7 @@ def run(job: Job, watcher: Watcher | None = None) -> RunResult:
     since_s = time.time()
     script = _read(job)
     with ExitStack() as stack:
+        stack.enter_context(_runs.listed(job))
         engine = stack.enter_context(closing(_engine(job)))
         cluster = engine.cluster()
         early = engine.prepare(None, plan_run(job, cluster, script), cluster, job.options)

@@ -6,6 +6,7 @@ from reparto.comm._gloo import GlooGroup, own_address
 from reparto.comm._host import HostGroup, host_group
 from reparto.comm._nccl import NcclGroup
 from reparto.comm._routed import RoutedGroup
+from reparto.comm._stopwatch import Stopwatch
 from reparto.comm._thread import Meeting, ThreadGroup
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Meeting",
     "NcclGroup",
     "RoutedGroup",
+    "Stopwatch",
     "ThreadGroup",
     "host_group",
     "own_address",

@@ -16,6 +16,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import AllgatherOptions
 
+from reparto.comm._stopwatch import Stopwatch
+
 Op = dist.ReduceOp.RedOpType
 SUM: Op = dist.ReduceOp.SUM
 MAX: Op = dist.ReduceOp.MAX
@@ -47,6 +49,7 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         self.inner = inner
         self.epoch = epoch
         self.step = 0
+        self.waiting = Stopwatch()
 
     # What torch calls on a process group. Wrappers override these and nothing else. The stubs
     # know more overloads than torch's own callers use.
@@ -104,7 +107,7 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         # Not torch's own name: under "gloo" or "nccl" DDP looks for more than operations.
         return f"reparto {type(self.inner).__name__}"
 
-    # Short forms.
+    # Short forms, which wait; ``waiting`` adds up how long.
 
     def at_step(self, step: int) -> None:
         """Tell the group at which step the run is; counters and faults go by it."""
@@ -118,7 +121,12 @@ class Group(_ProcessGroup):  # type: ignore[misc]
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Sum over members, in place, and wait."""
-        self.reduce_all(tensor, SUM).wait()
+        return self.reduced(tensor, SUM)
+
+    def reduced(self, tensor: Tensor, op: Op) -> Tensor:
+        """Reduce over members, in place, and wait."""
+        with self.waiting:
+            self.reduce_all(tensor, op).wait()
         return tensor
 
     def reduce_all(self, tensor: Tensor, op: Op = SUM) -> Any:
@@ -130,7 +138,8 @@ class Group(_ProcessGroup):  # type: ignore[misc]
     def gather_all(self, tensor: Tensor) -> list[Tensor]:
         """Every member's tensor, in the order of ranks; all have one shape."""
         outputs = [torch.empty_like(tensor) for _ in range(self.size())]
-        self.allgather([outputs], [tensor]).wait()
+        with self.waiting:
+            self.allgather([outputs], [tensor]).wait()
         return outputs
 
     def gather_rows(self, tensor: Tensor, rows: Sequence[int]) -> list[Tensor]:
@@ -146,14 +155,16 @@ class Group(_ProcessGroup):  # type: ignore[misc]
     def exchange(self, tensor: Tensor) -> Tensor:
         """Row ``r`` goes to member ``r``; the rows that came, in the order of ranks."""
         received = torch.empty_like(tensor)
-        self.alltoall_base(received.view(-1), tensor.contiguous().view(-1), [], []).wait()
+        with self.waiting:
+            self.alltoall_base(received.view(-1), tensor.contiguous().view(-1), [], []).wait()
         return received
 
     def share(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Copy the root's tensor to every member, in place, and wait."""
         options = dist.BroadcastOptions()
         options.rootRank = root
-        self.broadcast([tensor], options).wait()
+        with self.waiting:
+            self.broadcast([tensor], options).wait()
         return tensor
 
 

@@ -138,6 +138,8 @@ class Run(ABC):
     def stop(self, *, now: bool = False) -> None:
         """Ask the workers to end. Go on polling: ``result`` is there within three seconds.
 
+        Workers that train end after a step that they agree on, and get the time to save.
+
         Args:
             now: Leave the script no time to close what it has open.
         """

@@ -39,6 +39,7 @@ from reparto.spec import (
     Output,
     Step,
     StepRecord,
+    Stopping,
 )
 
 TICK_S = 0.05  # how often workers are looked after
@@ -46,6 +47,7 @@ ECHO_GRACE_S = 1.0  # a broken connection waits that long for the failure that b
 MAIN_GRACE_S = 0.5  # worker 0 may come to the same end, and finish saying why
 KILL_AFTER_S = 1.0
 STOP_GRACE_S = 2.3  # after Ctrl-C, a script may save what it has
+SAVE_S = 30.0  # when all have agreed on a last step, that long for its checkpoint and the rest
 LINGER_S = 5.0
 CHUNK = 1 << 16
 
@@ -72,6 +74,7 @@ class SupervisedRun(Run):
         self._failed_at: float | None = None
         self._main_left_at: float | None = None
         self._kill_at: float | None = None
+        self._ask_again_at: float | None = None
         self._begin_s = 0.0
         self._last_step: StepRecord | None = None
         self._notes: list[str] = []
@@ -121,8 +124,14 @@ class SupervisedRun(Run):
         return events
 
     def stop(self, *, now: bool = False) -> None:
-        """End all workers: SIGINT, as from the keyboard, then SIGKILL."""
-        self._stopped = self._stopped or self.result is None
+        """End all workers: SIGINT, as from the keyboard, then SIGKILL.
+
+        Workers that train end after a step and say so; others are asked once more, and then end
+        wherever they are.
+        """
+        if not self._stopped and self.result is None:
+            self._stopped = True
+            self._ask_again_at = time.monotonic() + self.stop_grace_s / 3
         self._end(signal.SIGINT, self.stop_grace_s)
         if now or not self._assigned:  # standing by, it has nothing to close
             self._kill_at = 0.0
@@ -160,12 +169,19 @@ class SupervisedRun(Run):
             self._last_step = event.record
         elif isinstance(event, Note):
             self._notes.append(event.text)
+        elif isinstance(event, Stopping):
+            self._wait_for(event)
         elif isinstance(event, Done):
             worker.done = event
             if event.exit_code != 0:
                 worker.fail(death(event.rank, worker.host, event.exit_code, **self._when(worker)))
         elif isinstance(event, Failed):
             worker.fail(event.failure)
+
+    def _wait_for(self, event: Stopping) -> None:
+        if self._kill_at:  # not where it is to end at once
+            self._ask_again_at = None
+            self._kill_at = time.monotonic() + 2 * event.in_s + SAVE_S
 
     def _when(self, worker: Worker) -> dict[str, Any]:
         step = self._last_step.step if self._last_step is not None else 0
@@ -210,6 +226,9 @@ class SupervisedRun(Run):
         if all(worker.status is not None for worker in self._workers):
             self._conclude()
         elif self._kill_at is not None:
+            if self._ask_again_at is not None and now >= self._ask_again_at:
+                self._ask_again_at = None
+                self._signal_all(signal.SIGINT)
             if now >= self._kill_at:
                 for worker in self._workers:
                     worker.signal(signal.SIGKILL)
@@ -234,9 +253,12 @@ class SupervisedRun(Run):
     def _end(self, how: signal.Signals, grace_s: float = KILL_AFTER_S) -> None:
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace_s
-            for worker in self._workers:
-                if worker.failure is None:  # one that failed is on its way out
-                    worker.signal(how)
+            self._signal_all(how)
+
+    def _signal_all(self, how: signal.Signals) -> None:
+        for worker in self._workers:
+            if worker.failure is None:  # one that failed is on its way out
+                worker.signal(how)
 
     def _conclude(self) -> None:
         self._wind_up()

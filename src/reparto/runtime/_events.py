@@ -52,6 +52,10 @@ class EventWriter:
         """Tell people something."""
         self._write({"type": "note", "text": text})
 
+    def stopping(self, step: int, in_s: float) -> None:
+        """Tell that all workers will end after a step."""
+        self._write({"type": "stopping", "step": step, "in_s": in_s})
+
     def failed(self, failure: Failure) -> None:
         """Tell that this worker failed."""
         self._flush_step()

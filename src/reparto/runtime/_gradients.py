@@ -363,7 +363,7 @@ class Gradients:
         """Make the gradients of an owner global."""
         owner.pending = False
         world = self.world
-        with self.unseen():
+        with self.unseen(), world.waiting:
             self._reduce(owner)
         self._put_back(owner)
         owner.expected, owner.backwards = owner.backwards, 0

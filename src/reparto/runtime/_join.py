@@ -60,10 +60,11 @@ def join(
             for name in ("data", "gradients")
         ]
         world.data = world.groups[0]
+        world.data.waiting = world.waiting
         world.strategy = kind.build(world.groups[1])
         world.strategy.outside = outside
         world.use(kind)
-        world.store = store  # type: ignore[attr-defined]
+        world.stopping.store = store
     else:
         world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
     if options.precision == "float64":

@@ -42,11 +42,12 @@ class _RowsOfBatches:
         splits: deque[tuple[Split, int]] = deque()
         self.splits = splits
         batches = iter(self.sampler)
+        begun = self.world.balance.new_pass()
 
         def rows() -> Iterator[list[Any]]:
             while together := list(itertools.islice(batches, self.world.batches_a_step)):
                 batch = [index for one in together for index in one]
-                split = self.world.split(len(batch))
+                split = begun.next_split(len(batch))
                 splits.append((split, _hash(batch)))
                 start = 0 if split.is_ghost(self.world.rank) else split.start(self.world.rank)
                 yield _spoiled(self.world, batch[start : start + split.rows(self.world.rank)])

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from reparto import strategies
+from reparto.comm import Stopwatch
 from reparto.errors import DisagreementError
 from reparto.runtime import _rules, _tensors
+from reparto.runtime._balance import Balance
 from reparto.runtime._gradients import Gradients, Owner
-from reparto.runtime._layout import Placement, Split, split_evenly, take
+from reparto.runtime._layout import Placement, Split, take
 from reparto.runtime._regions import Regions
+from reparto.runtime._stopping import Stopping
 from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
 from reparto.spec import Options, StepRecord
 
@@ -81,6 +84,11 @@ class World:
         self.share = 1 / size
         self.has_no_rows = False
         self.settled = True
+        self.waiting = Stopwatch()
+        if data is not None:
+            data.waiting = self.waiting
+        self.balance = Balance(self)
+        self.stopping = Stopping(self)
         self.batches_a_step = 1
         self.rate_at: Callable[[int], float] = lambda step: 1.0
 
@@ -88,7 +96,7 @@ class World:
 
     def split(self, total: int) -> Split:
         """How so many rows are shared out."""
-        return split_evenly(total, self.size)
+        return self.balance.split(total)
 
     def saw_split(self, split: Split) -> None:
         """A batch is shared out so."""
@@ -101,6 +109,9 @@ class World:
         if isinstance(config, strategies.Shared):
             self.batches_a_step = self.size if config.batch == "worker" else 1
             self.rate_at = config.rate_at
+            self.stopping.lead = config.lead(self.size)
+            is_fixed = config.balance != "auto"
+            self.balance = Balance(self, config.balance if config.waits or is_fixed else "even")
 
     # Replicas that are apart.
 
@@ -118,7 +129,8 @@ class World:
             return
         self.settled = True
         with self.gradients.unseen(), torch.no_grad():
-            self.strategy.settle()
+            with self.waiting:
+                self.strategy.settle()
             for module in self.modules:
                 self._average_buffers(module)
 
@@ -213,8 +225,9 @@ class World:
             return whole
         strides: list[int] = list(tensor.stride())
         order = sorted(range(whole.dim()), key=lambda dim: (-strides[dim], dim))
-        # The layout of a single row is ambiguous: worker 0, who has the most, tells.
-        order = self.data.share(torch.tensor(order)).tolist()
+        # The layout of a single row is ambiguous: whoever has the most rows tells.
+        sizes = tensor._place.split.sizes
+        order = self.data.share(torch.tensor(order), sizes.index(max(sizes))).tolist()
         if order == list(range(whole.dim())):
             return whole
         inverse = [order.index(dim) for dim in range(whole.dim())]
@@ -320,14 +333,32 @@ class World:
                 self.gradients.needed(owner)
                 owner.is_stepping = False
             with self._at_rate(optimizer, owner):
-                result = self.strategy.step(owner, lambda: hooked(optimizer, *args, **kwargs))
+                result = self._step(owner, lambda: hooked(optimizer, *args, **kwargs))
         finally:
             self.in_step = self.in_plain_step = False
-        self.strategy.after_step(owner)
+        with self.waiting:
+            self.strategy.after_step(owner)
         owner.num_steps += 1
         self.stepped(owner)
         if owner.num_steps >= self.num_steps:
             self.leave_if_done()
+        return result
+
+    def _step(self, owner: Owner, local_step: Callable[[], Any]) -> Any:
+        """Step; what the strategy takes beyond the local step is waiting."""
+        local_s = 0.0
+
+        def timed() -> Any:
+            nonlocal local_s
+            began = time.perf_counter()
+            try:
+                return local_step()
+            finally:
+                local_s += time.perf_counter() - began
+
+        began = time.perf_counter()
+        result = self.strategy.step(owner, timed)
+        self.waiting.seconds += time.perf_counter() - began - local_s
         return result
 
     @contextlib.contextmanager
@@ -379,6 +410,7 @@ class World:
                 )
             )
         self._samples = 0
+        self.balance.after_step()
 
     def known_loss(self) -> float | None:
         """The last loss, if every worker knows it already."""
@@ -388,7 +420,8 @@ class World:
         return None if known is None else number(known) * self.loss_scale
 
     def leave_if_done(self) -> None:
-        """Leave the script when it has made as many steps as it may."""
+        """Leave the script when it has made as many steps as it may, or is asked to stop."""
+        self.stopping.at_boundary()
         if self.options.steps is not None and self.num_steps >= self.options.steps:
             raise SystemExit(0)
 

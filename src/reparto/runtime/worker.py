@@ -124,6 +124,8 @@ class _Worker:
             on_step=self._on_step,
             on_note=self._on_note,
         )
+        world.stopping.on_decided = self._on_stopping
+        world.stopping.heed()
         if self._seat.world_size == 1:
             self._forget_rendezvous()
         exit_code = _run_to_exit_code(self._begin)
@@ -170,6 +172,9 @@ class _Worker:
         self._step = record.step
         if self._seat.rank == 0:
             self._events.step(record)
+
+    def _on_stopping(self, step: int, in_s: float) -> None:
+        self._events.stopping(step, in_s)
 
     def _on_note(self, text: str) -> None:
         if self._seat.rank == 0:

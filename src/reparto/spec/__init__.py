@@ -9,7 +9,7 @@ from reparto.spec._equality import (
     TensorDistance,
     VerifyResult,
 )
-from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, decode
+from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, Stopping, decode
 from reparto.spec._job import Job
 from reparto.spec._plan import (
     Message,
@@ -52,6 +52,7 @@ __all__ = [
     "Step",
     "StepDistance",
     "StepRecord",
+    "Stopping",
     "StrategyConfig",
     "TensorDistance",
     "Traffic",

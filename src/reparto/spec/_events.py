@@ -35,6 +35,20 @@ class Note:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """All workers will end after a step, on request; only worker 0 tells.
+
+    Attributes:
+        step: The last step.
+        in_s: About so many seconds from now.
+    """
+
+    rank: int
+    step: int
+    in_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failed:
     """The script raised, or the worker died; nothing follows from this worker."""
 
@@ -60,7 +74,7 @@ class Output:
     data: bytes
 
 
-Event = Begin | Step | Note | Failed | Done | Output
+Event = Begin | Step | Note | Stopping | Failed | Done | Output
 
 
 def decode(rank: int, line: bytes | str) -> Event | None:
@@ -77,6 +91,8 @@ def decode(rank: int, line: bytes | str) -> Event | None:
             return Step(rank=rank, record=StepRecord(**fields))
         if kind == "note":
             return Note(rank=rank, text=fields["text"])
+        if kind == "stopping":
+            return Stopping(rank=rank, **fields)
         if kind == "failed":
             return Failed(rank=rank, failure=Failure(**fields))
         if kind == "done":

@@ -250,7 +250,7 @@ class Desk:
 
     def __init__(self, config: ParameterServer.Config, size: int) -> None:
         self.config, self.size = config, size
-        self.bound = config.bound if config.mode == "stale" else 4 * size
+        self.bound = config.bound_for(size)
         self.kept: dict[int, Kept] = {}
         self.reply: Callable[[int, int, Tensor], None] = lambda target, version, flat: None
         self._changed = threading.Condition(threading.RLock())

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from reparto.comm import Group
+from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 
 T = TypeVar("T")
@@ -83,17 +84,36 @@ class Shared(Config):
             made of as many batches as there are workers, and there are fewer steps.
         rate: Factor on the learning rates that the script sets.
         rate_warmup: Steps in which that factor grows from 1.
+        balance: How a step's samples are shared out over workers. ``auto``: in proportion to
+            measured speed, where workers differ; ``even``; or a weight for each, as ``2:1:1``.
     """
 
     batch: Literal["script", "worker"] = "script"
     rate: float = 1.0
     rate_warmup: int = 0
+    balance: str = "auto"
+
+    def __post_init__(self) -> None:
+        parts = self.balance.split(":")
+        if self.balance not in ("auto", "even") and not all(map(_is_positive, parts)):
+            raise UsageError(
+                f"balance={self.balance}", remedy="give auto, even, or weights such as 2:1:1"
+            )
+
+    @property
+    def waits(self) -> bool:
+        """Whether workers wait for the slowest, so that it is worth giving it less to do."""
+        return True
 
     def rate_at(self, step: int) -> float:
         """The factor on learning rates at a step, the first of which is 0."""
         if step >= self.rate_warmup:
             return self.rate
         return 1.0 + (self.rate - 1.0) * (step + 1) / (self.rate_warmup + 1)
+
+    def lead(self, num_workers: int) -> int:
+        """By how many steps a worker can be ahead of another."""
+        return 1
 
     @property
     def changes_of_batch(self) -> str:
@@ -104,6 +124,13 @@ class Shared(Config):
         if self.rate != 1.0:
             told.append(f"learning rates are multiplied by {self.rate:g}")
         return "; ".join(told)
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,7 @@ class DiLoCo(Together):
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if not 1 <= self.fragments <= self.sync_every:
                 raise UsageError(
                     f"{self.fragments} fragments in {self.sync_every} steps",
@@ -83,6 +84,10 @@ class DiLoCo(Together):
                 f"workers take {self.sync_every} steps of their own before an outer step with "
                 "momentum brings them together"
             )
+
+        def lead(self, num_workers: int) -> int:
+            """A round."""
+            return self.sync_every
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """A fragment every so many steps, which may travel for ``overlap`` steps."""

@@ -62,6 +62,7 @@ class Gossip(_base.Strategy):
         seed: int = 0
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if self.sync_every < 1:
                 raise UsageError("sync_every is below 1", remedy="give 1 or more steps")
             if self.compressor.is_lossy and self.graph != "ring":
@@ -74,6 +75,10 @@ class Gossip(_base.Strategy):
         def changes(self) -> str:
             """Replicas differ."""
             return "workers step by their own gradients and average with a few neighbours only"
+
+        def lead(self, num_workers: int) -> int:
+            """One step for each neighbour on the way to the other."""
+            return num_workers
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """The parameters to each neighbour."""

@@ -50,6 +50,7 @@ class LocalSGD(Together):
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if self.sync_every < 1 or self.most < self.sync_every:
                 raise UsageError(
                     f"rounds of {self.sync_every} to {self.most} steps",
@@ -63,6 +64,10 @@ class LocalSGD(Together):
                 f"workers take {self.sync_every} steps of their own before they average, so "
                 "steps are made with the gradients of fewer samples"
             )
+
+        def lead(self, num_workers: int) -> int:
+            """A round."""
+            return max(self.sync_every, self.most) if self.adapt else self.sync_every
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """One sum a round."""
@@ -157,7 +162,7 @@ class LocalSGD(Together):
         """Those that every worker has: one without gradients so far has no moments."""
         count = 1 + max((index for one in moments for index in one), default=-1)
         longest = torch.tensor([count])
-        self.group.reduce_all(longest, MAX).wait()
+        self.group.reduced(longest, MAX)
         has = torch.zeros(len(moments), int(longest), dtype=torch.int64)
         for row, one in enumerate(moments):
             has[row, list(one)] = 1

@@ -67,6 +67,7 @@ class ParameterServer(_base.Strategy):
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if self.servers < 1 or self.bound < 0 or self.damping < 0:
                 raise UsageError(
                     "servers is below 1, or bound or damping below 0", remedy="correct the setting"
@@ -98,6 +99,11 @@ class ParameterServer(_base.Strategy):
                 )
             return "; ".join(filter(None, told))
 
+        @property
+        def waits(self) -> bool:
+            """Only a synchronous server waits for the slowest."""
+            return not self.apart
+
         def rate_at(self, step: int) -> float:
             """The factor on learning rates; where servers step on their own, they apply it."""
             return 1.0 if self.apart else super().rate_at(step)
@@ -105,6 +111,14 @@ class ParameterServer(_base.Strategy):
         def server_rate_at(self, step: int) -> float:
             """The factor that such a server applies."""
             return super().rate_at(step)
+
+        def lead(self, num_workers: int) -> int:
+            """One step, or as far as workers may go ahead."""
+            return 1 + self.bound_for(num_workers) if self.apart else 1
+
+        def bound_for(self, num_workers: int) -> int:
+            """How far workers may go ahead of the slowest."""
+            return self.bound if self.mode == "stale" else 4 * num_workers
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """On average over workers: gradients to the servers, parameters back."""

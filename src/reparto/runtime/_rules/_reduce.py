@@ -101,7 +101,7 @@ def _extreme_of_all(
         # ~x turns the order of whole numbers around and cannot overflow, as -x could.
         turned = value if is_high else (-value if dtype.is_floating_point else ~value)
         message[0], message[1] = torch.where(is_odd, lowest, turned), is_odd
-    world.data.reduce_all(message, MAX).wait()
+    world.data.reduced(message, MAX)
     value, is_odd = message
     value = value if is_high else (-value if dtype.is_floating_point else ~value)
     value = torch.where(is_odd > 0, torch.nan, value) if dtype.is_floating_point else value

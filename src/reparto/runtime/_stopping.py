@@ -1,0 +1,140 @@
+"""Stopping from outside: all workers end after the same step, and what was trained is kept.
+
+    signal ─► every worker: asked
+              worker 0, at its next step: "all end after step S", into the store
+              others, at each step: is S known yet?
+    step S    replicas made equal, checkpoint written, KeyboardInterrupt on all workers alike
+
+S lies so far ahead that nobody has passed it: by how much a worker can lead, and by the time that
+a signal may take to come. The script may catch the interrupt and evaluate or save, as it would
+alone: all workers are at the same line. Asked a second time, a worker is interrupted at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from reparto.runtime import _tensors
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+#: A signal reaches all workers within that time.
+MARGIN_S = 0.2
+#: Checkpoints of stopped runs, in the folder where the script works.
+FOLDER = "reparto-checkpoint"
+_KEY = "reparto/stop"
+
+
+class Stopping:
+    """A request to end, and the step after which all workers do.
+
+    Args:
+        world: The worker's world.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_asked = self.is_over = False
+        self.after: int | None = None
+        self.lead = 1
+        self.store: Any = None
+        self._pid = 0
+        self.on_decided: Callable[[int, float], None] = lambda step, seconds: None
+
+    def heed(self) -> None:
+        """Take SIGINT for a request, from now on."""
+        self._pid = os.getpid()
+        signal.signal(signal.SIGINT, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a loader's child
+            raise KeyboardInterrupt
+        is_training = self.world.num_steps > 0 and not self.is_over
+        if self.is_asked or not is_training:
+            raise KeyboardInterrupt
+        self.is_asked = True
+
+    def at_boundary(self) -> None:
+        """A step is over; end here if all do."""
+        if not self.is_asked or self.is_over:
+            return
+        if self.after is None:
+            self.after = self._decided() if self.world.rank == 0 else self._told()
+        if self.after is not None and self.world.num_steps >= self.after:
+            self.is_over = True
+            self._end()
+
+    def _decided(self) -> int:
+        world, num_steps = self.world, self.world.num_steps
+        step_s = (world.last_step - world.first_step) / max(1, num_steps - 1)
+        ahead = 0
+        if world.size > 1:
+            ahead = self.lead + (math.ceil(MARGIN_S / step_s) if step_s > 0 else 1)
+            self.store.set(_KEY, str(num_steps + ahead))
+        self.on_decided(num_steps + ahead, ahead * step_s)
+        return num_steps + ahead
+
+    def _told(self) -> int | None:
+        return int(self.store.get(_KEY)) if self.store.check([_KEY]) else None
+
+    def _end(self) -> None:
+        world = self.world
+        world.settle()
+        with world.gradients.unseen():
+            state = state_of(world)
+        if world.rank == 0:
+            world.note(_saved(state, world.num_steps))
+        raise KeyboardInterrupt
+
+
+def state_of(world: World) -> dict[str, Any]:
+    """Models and optimizers, whole, with the names that torch gives them; collective."""
+    models = [
+        {"class": type(module).__name__, "state_dict": _whole(world, module.state_dict())}
+        for module in world.modules
+    ]
+    optimizers = []
+    for owner in world.gradients.owners:
+        if owner.optimizer is not None:
+            world.strategy.gather_state(owner)
+            state = _whole(world, owner.optimizer.state_dict())
+            optimizers.append({"class": type(owner.optimizer).__name__, "state_dict": state})
+    return {
+        "step": world.num_steps,
+        "samples": world.num_samples,
+        "models": models,
+        "optimizers": optimizers,
+    }
+
+
+def _whole(world: World, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _tensors.whole(world, value.detach())
+    if isinstance(value, dict):
+        return {key: _whole(world, part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_whole(world, part) for part in value]
+    return value
+
+
+def _saved(state: dict[str, Any], step: int) -> str:
+    """Write the state; tell where, or why not."""
+    path = Path(os.getcwd(), FOLDER, f"step-{step}.pt")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        partial = path.with_suffix(".part")
+        torch.save(state, partial)
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:
+        return f"stopped after step {step}; the checkpoint could not be written: {error}"
+    return f"stopped after step {step}; models and optimizers are saved in {FOLDER}/{path.name}"

@@ -1,0 +1,119 @@
+"""``reparto stop``: all workers end after the same step, and what was trained is kept."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from reparto._runs import running
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+step = 0
+try:
+    for epoch in range(1_000_000):
+        for x, y in loader:
+            loss = ((model(x) - y) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            step += 1
+            optimizer.step()
+        print("epoch", epoch, flush=True)
+except KeyboardInterrupt:
+    model.eval()
+    with torch.no_grad():
+        value = float(((model(data[:][0]) - data[:][1]) ** 2).mean())  # all workers take part
+    print("caught at", step, flush=True)
+    torch.save(model.state_dict(), "caught.pt")
+"""
+
+
+def started(cli, *options):
+    process = cli.start("run", "--workers", 2, "--no-probe", *options, cli.write(SCRIPT))
+    for line in process.stdout:
+        if line.startswith("epoch 1"):
+            return process
+    raise AssertionError(process.stderr.read())
+
+
+STRATEGIES = {
+    "exact": (),
+    "server": ("--strategy", "parameter-server", "--set", "mode=stale", "--relaxed"),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_checkpoint_holds_what_the_script_sees_at_its_last_step(cli, strategy):
+    process = started(cli, *STRATEGIES[strategy])
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130, stderr
+    (path,) = (cli.folder / "reparto-checkpoint").iterdir()
+    state = torch.load(path)
+    assert f"caught at {state['step']}" in stdout
+    assert str(path.relative_to(cli.folder)) in stderr
+    caught = torch.load(cli.folder / "caught.pt")
+    (model,) = state["models"]
+    assert model["class"] == "Sequential"
+    for name, value in caught.items():
+        assert torch.equal(model["state_dict"][name], value), name
+    (optimizer,) = state["optimizers"]
+    assert optimizer["class"] == "Adam"
+    assert set(optimizer["state_dict"]["state"]) == set(range(6))
+
+
+def command(*words):
+    done = subprocess.run(
+        [sys.executable, "-m", "reparto", "stop", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_command_finds_lists_and_stops_a_run(cli):
+    process = started(cli)
+    status, listed, _ = command("--list", "--json", "-")
+    mine = [one for one in json.loads(listed) if one["pid"] == process.pid]
+    assert status == 0
+    assert len(mine) == 1
+    assert mine[0]["cwd"] == str(cli.folder)
+    status, told, stderr = command(process.pid)
+    assert status == 0, stderr
+    assert "stopped" in told
+    assert process.wait(timeout=10) == 130
+    assert not [one for one in running() if one.pid == process.pid]
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_command_names_what_is_under_way_when_there_is_no_such_run(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert command()[0] == 2
+    status, _, stderr = command("nowhere.py")
+    assert status == 2
+    assert "no run" in stderr
+
+
+def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
+    script = cli.write(
+        "import time\nprint('epoch 1', flush=True)\ntry:\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    open('seen.txt', 'w').write('yes')\n"
+    )
+    process = cli.start("run", "--strategy", "single", script)
+    assert any(line.startswith("epoch 1") for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert (cli.folder / "seen.txt").read_text() == "yes"
