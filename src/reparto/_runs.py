@@ -55,6 +55,8 @@ def listed(job: Job) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # others run, too
+                folder.rmdir()
 
 
 def running() -> list[Running]:

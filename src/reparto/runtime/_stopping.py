@@ -12,6 +12,7 @@ alone: all workers are at the same line. Asked a second time, a worker is interr
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import signal
@@ -21,7 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reparto.runtime import _tensors
 
@@ -101,7 +102,7 @@ def state_of(world: World) -> dict[str, Any]:
     """Models and optimizers, whole, with the names that torch gives them; collective."""
     models = [
         {"class": type(module).__name__, "state_dict": _whole(world, module.state_dict())}
-        for module in world.modules
+        for module in _trained_modules(world)
     ]
     optimizers = []
     for owner in world.gradients.owners:
@@ -115,6 +116,22 @@ def state_of(world: World) -> dict[str, Any]:
         "models": models,
         "optimizers": optimizers,
     }
+
+
+def _trained_modules(world: World) -> list[nn.Module]:
+    """The outermost modules with a parameter that is trained, in the order of those."""
+    place: dict[int, int] = {}
+    for owner in (*world.gradients.owners, world.gradients.loose):
+        for tensor in owner.tensors:
+            place.setdefault(id(tensor), len(place))
+    known = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    inner = {id(child) for one in known for child in one.modules() if child is not one}
+    first = {}
+    for module in known:
+        own = [place[id(p)] for p in module.parameters() if id(p) in place]
+        if own and id(module) not in inner:
+            first[min(own), type(module).__name__] = module
+    return [first[key] for key in sorted(first)]
 
 
 def _whole(world: World, value: Any) -> Any:
