@@ -1,6 +1,6 @@
 """Slices in proportion to speed: who is slow gets fewer rows, and the global batch stays the same.
 
-    steps      2 … 9           10 … 17         18 … 33    …  every 32
+    steps      2 … 9 … 17 … 33 …  every 32
                each worker: seconds of computing, waiting left out
                     └ gather ─► share ← share / seconds, scaled to add up to 1
     batches    drawn ahead keep their split; the next one that no worker has drawn gets the new
@@ -25,8 +25,11 @@ from reparto.runtime._layout import Split, split_evenly
 if TYPE_CHECKING:
     from reparto.runtime._world import World
 
-#: Equal slices are kept unless others would gain so much: equal machines differ by chance.
+#: Equal slices are kept unless others would gain so much, twice in a row: equal machines differ
+#: by chance.
 WORTH_BEGINNING = 1.10
+#: Steps that are shorter say nothing about speed.
+LEAST_S = 0.005
 #: Once they are unequal, smaller gains count.
 WORTH_CHANGING = 1.03
 #: Steps between two looks, at first and in the end.
@@ -55,7 +58,7 @@ class Balance:
         self._look_at = 1 + FIRST
         self._passes: deque[Pass] = deque(maxlen=PASSES)
         self._num_passes = 0
-        self._is_told = False
+        self._has_begun = self._is_likely = False
 
     def split(self, total: int) -> Split:
         """How so many rows are shared out now."""
@@ -94,11 +97,13 @@ class Balance:
         speeds: list[float] = everyone[:, 0].tolist()
         slowest_s = float(everyone[:, 1].max())
         gain = slowest_s * sum(speeds)  # whole batches a second, over those of now
-        changed = max(self.weights) > min(self.weights)
-        if gain > (WORTH_CHANGING if changed else WORTH_BEGINNING):
+        was_likely, self._is_likely = self._is_likely, gain > WORTH_BEGINNING
+        is_worth_it = gain > WORTH_CHANGING if self._has_begun else was_likely and self._is_likely
+        if is_worth_it and slowest_s > LEAST_S:
             self._change(speeds, gain, everyone[:, 2:].amax(0).tolist())
-        self._seconds.clear()
-        self._shares.clear()
+        if self._has_begun or not self._is_likely:  # else the next look sees these steps, too
+            self._seconds.clear()
+            self._shares.clear()
         self._look_at = self.world.num_steps + min(LAST, self.world.num_steps - 1)
 
     def _change(self, speeds: list[float], gain: float, drawn: list[float]) -> None:
@@ -106,8 +111,8 @@ class Balance:
         self.weights = tuple(speed / total for speed in speeds)
         for one, num_drawn in zip(self._passes, drawn[-len(self._passes) :], strict=True):
             one.change_after(int(num_drawn), self.weights)
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_begun:
+            self._has_begun = True
             told = " : ".join(f"{100 * weight:.0f}" for weight in self.weights)
             self.world.note(
                 f"workers differ in speed: slices in proportion {told} from step "

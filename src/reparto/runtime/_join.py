@@ -62,7 +62,7 @@ def join(
         world.data = world.groups[0]
         world.data.waiting = world.waiting
         world.strategy = kind.build(world.groups[1])
-        world.strategy.outside = outside
+        world.strategy.outside, world.strategy.tell = outside, world.note
         world.use(kind)
         world.stopping.store = store
     else:

@@ -336,6 +336,7 @@ class World:
                 result = self._step(owner, lambda: hooked(optimizer, *args, **kwargs))
         finally:
             self.in_step = self.in_plain_step = False
+        owner.loss = self.known_loss()
         with self.waiting:
             self.strategy.after_step(owner)
         owner.num_steps += 1
@@ -364,7 +365,7 @@ class World:
     @contextlib.contextmanager
     def _at_rate(self, optimizer: Any, owner: Owner) -> Iterator[None]:
         """Step with learning rates that the strategy's settings change; the script's stay."""
-        factor = self.rate_at(owner.num_steps)
+        factor = 1.0 if self.strategy.has_own_rates else self.rate_at(owner.num_steps)
         if factor == 1.0:
             yield
             return

@@ -25,6 +25,7 @@ from reparto.strategies._post_local_sgd import PostLocalSGD
 from reparto.strategies._registry import Registry
 from reparto.strategies._settings import validated
 from reparto.strategies._single import Single
+from reparto.strategies._switch import Switch
 
 __all__ = [
     "AllReduce",
@@ -40,6 +41,7 @@ __all__ = [
     "Shared",
     "Single",
     "Strategy",
+    "Switch",
     "available",
     "describe",
     "from_spec",
@@ -51,7 +53,8 @@ __all__ = [
 _registry: Registry[Config] = Registry("strategy", "reparto.strategies")
 register, available = _registry.register, _registry.available
 
-for _kind in (Single, AllReduce, ParameterServer, LocalSGD, PostLocalSGD, DiLoCo, Gossip):
+_OURS = (Single, AllReduce, ParameterServer, LocalSGD, PostLocalSGD, DiLoCo, Gossip, Switch)
+for _kind in _OURS:
     register(_kind.Config)
 
 

@@ -49,7 +49,7 @@ class AsyncServer(_base.Strategy):
 
     def __init__(self, group: Group, config: ParameterServer.Config) -> None:
         super().__init__(group)
-        self.apart = True
+        self.apart = self.has_own_rates = True
         self.config = config
         self.servers = server_ranks(config.servers, group.size())
         self.compressor = config.compressor.build(group)
@@ -279,7 +279,7 @@ class Desk:
             # A slice of a batch weighs 1/N already, and is N − 1 steps stale as a rule.
             usual = self.size if self.config.batch == "script" else 1
             factor = weight * min(1.0, usual / (1.0 + staleness)) ** self.config.damping
-            factor *= self.config.server_rate_at(kept.version // self.size)
+            factor *= self.config.rate_at(kept.version // self.size)
             count = len(kept.tensors)
             flat = compressor.decode(payload[:-count].contiguous(), kept.like)
             kept.step(flat, payload[-count:].tolist(), factor)

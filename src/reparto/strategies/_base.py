@@ -154,6 +154,8 @@ class ParameterSet:
         is_stepping: Whether their gradients are needed for a step and nobody else looks at them.
         is_partial: Set by a strategy that has put sums on some of the tensors only.
         has_closure: Whether the step is given a closure, which makes gradients anew.
+        loss: The loss of the step, where it is known; of the global batch, unless replicas are
+            apart.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -164,6 +166,7 @@ class ParameterSet:
         self.is_stepping = False
         self.is_partial = False
         self.has_closure = False
+        self.loss: float | None = None
 
     @property
     def optimizer(self) -> Any:
@@ -194,7 +197,8 @@ class Strategy(ABC):
     strategy may replace the tensors on ``.grad``.
 
     A strategy may run threads and optimizers of its own, ``with self.outside():``, so that what
-    they do is not taken for the script's doing.
+    they do is not taken for the script's doing. ``tell`` gives people a line to read. One that
+    steps elsewhere applies the factor on learning rates there, and ``has_own_rates``.
 
     Raises:
         RuntimeError: When a peer is gone.
@@ -203,7 +207,9 @@ class Strategy(ABC):
     def __init__(self, group: Group) -> None:
         self.group = group
         self.apart = False
+        self.has_own_rates = False
         self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.tell: Callable[[str], None] = lambda text: None
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""

@@ -104,14 +104,6 @@ class ParameterServer(_base.Strategy):
             """Only a synchronous server waits for the slowest."""
             return not self.apart
 
-        def rate_at(self, step: int) -> float:
-            """The factor on learning rates; where servers step on their own, they apply it."""
-            return 1.0 if self.apart else super().rate_at(step)
-
-        def server_rate_at(self, step: int) -> float:
-            """The factor that such a server applies."""
-            return super().rate_at(step)
-
         def lead(self, num_workers: int) -> int:
             """One step, or as far as workers may go ahead."""
             return 1 + self.bound_for(num_workers) if self.apart else 1
