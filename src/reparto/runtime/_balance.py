@@ -109,7 +109,7 @@ class Balance:
     def _change(self, speeds: list[float], gain: float, drawn: list[float]) -> None:
         total = sum(speeds)
         self.weights = tuple(speed / total for speed in speeds)
-        for one, num_drawn in zip(self._passes, drawn[-len(self._passes) :], strict=True):
+        for one, num_drawn in zip(self._passes, drawn[PASSES - len(self._passes) :], strict=True):
             one.change_after(int(num_drawn), self.weights)
         if not self._has_begun:
             self._has_begun = True
