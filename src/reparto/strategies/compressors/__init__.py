@@ -8,7 +8,7 @@ adds to what comes next (error feedback).
 from __future__ import annotations
 
 from reparto.strategies._registry import Registry
-from reparto.strategies.compressors._base import Compressor, Config
+from reparto.strategies.compressors._base import Chunked, Compressor, Config
 from reparto.strategies.compressors._cast import Cast
 from reparto.strategies.compressors._none import Uncompressed
 from reparto.strategies.compressors._powersgd import PowerSGD
@@ -17,6 +17,7 @@ from reparto.strategies.compressors._topk import RandomK, TopK
 
 __all__ = [
     "Cast",
+    "Chunked",
     "Compressor",
     "Config",
     "PowerSGD",
