@@ -19,9 +19,10 @@ from reparto.strategies import (
     ParameterServer,
     ParameterSet,
     PostLocalSGD,
+    Switch,
     from_spec,
 )
-from reparto.strategies._async_server import Desk, Share
+from reparto.strategies._desk import Desk, Share
 from reparto.strategies._gossip import neighbours
 from reparto.strategies.compressors import (
     Cast,
@@ -214,6 +215,103 @@ def test_stale_gradients_make_smaller_steps():
 
     assert moved(0.0) == pytest.approx(0.4)
     assert moved(1.0) == pytest.approx(0.1 * (1 + 1 / 2 + 1 / 3 + 1 / 4))
+
+
+def desk_of(config, size, lr=0.1):
+    """A server's desk that keeps two zeros, and a push of a gradient of ones."""
+    desk, tensor = Desk(config, size), torch.zeros(2).requires_grad_()
+    compressor = Uncompressed(None)
+    share = Share(0, 0, [0], ParameterSet("set", [tensor]))
+    desk.keep(share, torch.optim.SGD([tensor], lr=lr), compressor)
+    there = torch.ones(1, dtype=torch.uint8)  # it has a gradient
+
+    def push(rank, version, value):
+        payload = torch.cat([compressor.encode(torch.full((2,), value), ""), there])
+        desk.push(0, rank, version, 1 / size, payload, compressor)
+        desk.ask(0, rank, True)
+
+    return desk, push
+
+
+def test_a_round_ends_without_the_slowest_and_its_gradient_is_left_out():
+    desk, push = desk_of(ParameterServer.Config(backup=1), 4)
+    replies = []
+    desk.reply = lambda target, version, flat: replies.append((target, version, flat[0].item()))
+    push(0, 0, 1.0)
+    push(3, 0, 2.0)
+    assert replies == []
+    push(1, 0, 3.0)  # the third of four: the mean of 1, 2 and 3 is stepped by
+    assert [one[:2] for one in replies] == [(0, 1), (3, 1), (1, 1)]
+    assert replies[0][2] == pytest.approx(-0.2)
+    push(2, 0, 100.0)  # too late; it gets what the others have
+    assert replies[-1][:2] == (2, 1)
+    assert replies[-1][2] == pytest.approx(-0.2)
+    assert desk.kept[0].num_late == 1
+
+
+def test_a_round_ends_without_those_who_have_left():
+    desk, push = desk_of(ParameterServer.Config(backup=1), 4)
+    replies = []
+    desk.reply = lambda target, version, flat: replies.append(target)
+    push(2, 0, 1.0)
+    for rank in (0, 1):
+        desk.rest(rank)
+    assert replies == []  # the fourth may still come
+    desk.rest(3)
+    assert replies == [2]
+    for rank in (0, 1, 3):
+        desk.pull(0, rank, False)  # they are back
+    push(2, 1, 1.0)
+    assert replies == [2]
+
+
+class TestSwitch(StrategyContract):
+    """Exact as long as the loss falls; these tests but for the training end before it fires."""
+
+    nearly = 0.5  # whose gradient came last is seen
+
+    @pytest.fixture(params=[0.0, 0.5])
+    def config(self, request):
+        return Switch.Config(window=20, threshold=request.param, batch="worker")
+
+    def expect(self, config, work, each):
+        assert self.run(config, work) == each * self.size
+
+    def test_numbers_ride_along(self, config):
+        pytest.skip("they do until it fires")
+
+    test_numbers_ride_along_with_nothing = test_numbers_ride_along
+
+    def test_the_bytes_of_a_step_are_those_foretold(self, config):
+        super().test_the_bytes_of_a_step_are_those_foretold(Switch.Config(threshold=-1.0))
+
+    def test_it_fires_when_the_loss_has_flattened_and_says_when(self):
+        def work(strategy, rank):
+            told = []
+            strategy.tell = told.append
+            self.trained(strategy, rank, 200)
+            strategy.settle()
+            strategy.finish()
+            return strategy.fired_at, strategy.apart, told
+
+        (first, *others) = self.run(Switch.Config(window=10, threshold=0.2, batch="worker"), work)
+        fired_at, apart, told = first
+        assert apart
+        assert 20 <= fired_at < 200
+        assert told == [f"switch: the loss has flattened; asynchronous after step {fired_at}"]
+        assert [one[:2] for one in others] == [first[:2]] * 2
+
+    def test_it_stays_exact_while_the_loss_falls(self):
+        def work(strategy, rank):
+            told = []
+            strategy.tell = told.append
+            self.trained(strategy, rank, 30)  # the loss falls by a tenth a step
+            strategy.finish()
+            return strategy.fired_at, told[0]
+
+        for fired_at, told in self.run(Switch.Config(window=5, threshold=1e-3), work):
+            assert fired_at is None
+            assert "never flattened in 30 steps" in told
 
 
 class TestCompressedAllReduce(StrategyContract):

@@ -48,6 +48,8 @@ class ParameterServer(_base.Strategy):
                 each worker's gradient as it comes; ``stale`` does so too, but holds back whoever
                 is ahead of the slowest by more than ``bound`` steps.
             bound: How far ahead; ``async`` allows four times the number of workers.
+            backup: With ``sync``: a step waits for all workers but so many; the gradients of the
+                slowest are left out.
             damping: How steps shrink with the staleness of their gradient: by 1 over (1 +
                 staleness) to that power. 0 leaves them as they are, 1 divides by the staleness.
             compressor: How gradients are made smaller on their way; not with ``sync``.
@@ -63,6 +65,7 @@ class ParameterServer(_base.Strategy):
         servers: int = 1
         mode: Literal["sync", "async", "stale"] = "sync"
         bound: int = 4
+        backup: int = 0
         damping: float = 1.0
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
@@ -72,7 +75,12 @@ class ParameterServer(_base.Strategy):
                 raise UsageError(
                     "servers is below 1, or bound or damping below 0", remedy="correct the setting"
                 )
-            if self.mode == "sync" and self.compressor.is_lossy:
+            if self.backup < 0 or (self.backup and self.mode != "sync"):
+                raise UsageError(
+                    f"backup={self.backup} with mode={self.mode}",
+                    remedy="backup workers are for mode=sync, and at least 0",
+                )
+            if not self.apart and self.compressor.is_lossy:
                 raise UsageError(
                     "a synchronous server with a compressor",
                     remedy="compress all-reduce instead, or set mode=stale",
@@ -86,13 +94,15 @@ class ParameterServer(_base.Strategy):
         @property
         def apart(self) -> bool:
             """Unless they wait for each other."""
-            return self.mode != "sync"
+            return self.mode != "sync" or self.backup > 0
 
         @property
         def changes(self) -> str:
             """Stale gradients, and larger batches if they are asked for."""
             told = [self.changes_of_batch]
-            if self.apart:
+            if self.backup:
+                told.append(f"the gradients of the {self.backup} slowest of a step are left out")
+            elif self.apart:
                 told.append(
                     "each worker's gradient makes a step of its own, taken at parameters that "
                     "others have changed since"

@@ -328,8 +328,16 @@ class StrategyContract:
             riders = () if strategy.apart else (0.0, 0.0, 0.0, 0.0)
             strategy.gradients_needed(given, riders)
             strategy.step(given, optimizer.step)
+            given.loss = self.loss_of(given)
             strategy.after_step(given)
         return given
+
+    def loss_of(self, given: ParameterSet) -> float:
+        """What the workers minimise together."""
+        tensors = [tensor.detach() for tensor in given.tensors]
+        return float(
+            sum((one - rank).square().sum() for one in tensors for rank in range(self.size))
+        )
 
     @pytest.fixture(autouse=True)
     def _forget_workers(self) -> None:
