@@ -55,13 +55,12 @@ def join(
             wait_for_workers=False,
             master_listen_fd=listen_fd if rank == 0 else None,
         )
-        world.groups = [
-            CountingGroup(_group(store, rank, world_size, device, master, name))
-            for name in ("data", "gradients")
-        ]
-        world.data = world.groups[0]
-        world.data.waiting = world.waiting
-        world.strategy = kind.build(world.groups[1])
+        data = CountingGroup(_group(store, rank, world_size, device, master, "data"))
+        place = _place(kind, data, store, own_address(*master), device, world)
+        ordered = CountingGroup(_group(store, place, world_size, device, master, "gradients"))
+        world.data, world.groups = data, [data, ordered]
+        data.waiting = world.waiting
+        world.strategy = kind.build(ordered)
         world.strategy.outside, world.strategy.tell = outside, world.note
         world.use(kind)
         world.stopping.store = store
@@ -110,6 +109,27 @@ def _group(
     if device != "cuda" or not _has_own_gpu(PrefixStore(name, store), rank, size):
         return carrier  # gloo carries tensors of GPUs as well, by way of main memory
     return RoutedGroup(carrier, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
+
+
+def _place(
+    config: strategies.Config, data: Group, store: Store, address: str, device: str, world: World
+) -> int:
+    """This worker's place in the strategy's group, by the measured links."""
+    rank, size = world.rank, world.size
+    if not isinstance(config, strategies.Shared) or config.topology == "given":
+        return rank
+    store.set(f"address/{rank}", address)
+    hosts = [store.get(f"address/{member}").decode() for member in range(size)]
+    if device == "cuda" or len(set(hosts)) < config.least_hosts:
+        return rank  # NCCL looks for a ring of its own
+    from reparto.measure.links import measure_links
+
+    costs = strategies.costs_of(measure_links(data, hosts), hosts)
+    order = config.order(costs)
+    if order != sorted(order):
+        told = " ".join(map(str, order))
+        world.note(f"links were measured: workers stand in the order {told}")
+    return order.index(rank)
 
 
 def _has_own_gpu(store: Store, rank: int, size: int) -> bool:

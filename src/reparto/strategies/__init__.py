@@ -26,6 +26,7 @@ from reparto.strategies._registry import Registry
 from reparto.strategies._settings import validated
 from reparto.strategies._single import Single
 from reparto.strategies._switch import Switch
+from reparto.strategies._topology import costs_of
 
 __all__ = [
     "AllReduce",
@@ -43,6 +44,7 @@ __all__ = [
     "Strategy",
     "Switch",
     "available",
+    "costs_of",
     "describe",
     "from_spec",
     "grad_of",

@@ -14,6 +14,7 @@ from torch import Tensor
 from reparto.comm import Group
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
+from reparto.strategies._topology import Costs, ring_order
 
 T = TypeVar("T")
 
@@ -86,12 +87,15 @@ class Shared(Config):
         rate_warmup: Steps in which that factor grows from 1.
         balance: How a step's samples are shared out over workers. ``auto``: in proportion to
             measured speed, where workers differ; ``even``; or a weight for each, as ``2:1:1``.
+        topology: Who stands beside whom. ``auto``: by the measured links, where there are enough
+            hosts to choose; ``given``: by rank.
     """
 
     batch: Literal["script", "worker"] = "script"
     rate: float = 1.0
     rate_warmup: int = 0
     balance: str = "auto"
+    topology: Literal["auto", "given"] = "auto"
 
     def __post_init__(self) -> None:
         parts = self.balance.split(":")
@@ -110,6 +114,17 @@ class Shared(Config):
         if step >= self.rate_warmup:
             return self.rate
         return 1.0 + (self.rate - 1.0) * (step + 1) / (self.rate_warmup + 1)
+
+    #: With fewer hosts there is nothing to choose: all rings of three are one.
+    least_hosts: ClassVar[int] = 4
+
+    def order(self, costs: Costs) -> list[int]:
+        """The workers in an order that suits the links.
+
+        Args:
+            costs: Seconds of a message between any two.
+        """
+        return ring_order(costs)
 
     def lead(self, num_workers: int) -> int:
         """By how many steps a worker can be ahead of another."""

@@ -24,6 +24,7 @@ from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._flat import laid, spread
 from reparto.strategies._sparse import sum_sparse
+from reparto.strategies._topology import Costs, server_order
 from reparto.strategies.compressors import PowerSGD, RandomK, Uncompressed
 
 T = TypeVar("T")
@@ -113,6 +114,12 @@ class ParameterServer(_base.Strategy):
         def waits(self) -> bool:
             """Only a synchronous server waits for the slowest."""
             return not self.apart
+
+        least_hosts: ClassVar[int] = 3
+
+        def order(self, costs: Costs) -> list[int]:
+            """Servers where all reach them best."""
+            return server_order(costs, server_ranks(self.servers, len(costs)))
 
         def lead(self, num_workers: int) -> int:
             """One step, or as far as workers may go ahead."""
