@@ -26,13 +26,17 @@ from reparto.spec import Options, StrategyConfig
 T = TypeVar("T")
 
 
-def init(strategy: str = "all-reduce") -> None:
+def init(strategy: str = "all-reduce", **settings: Any) -> None:
     """Join the other workers; with one worker, or when already joined, nothing happens.
 
     Under ``reparto run`` the worker has joined before the script starts. Under ``torchrun`` the
     usual environment (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) tells where the others are, and
     from here on only worker 0 prints and writes files. Call it first: what comes before is done by
     every worker in its own way.
+
+    Args:
+        strategy: How workers agree: a kind that ``reparto strategies`` lists.
+        **settings: Of the strategy.
 
     Example:
         >>> import reparto
@@ -49,7 +53,7 @@ def init(strategy: str = "all-reduce") -> None:
     join(
         rank=int(os.environ["RANK"]),
         world_size=size,
-        strategy=StrategyConfig(kind=strategy),
+        strategy=StrategyConfig(kind=strategy, settings=settings),
         options=Options(),
         device=device,
         master=(os.environ["MASTER_ADDR"], port),
