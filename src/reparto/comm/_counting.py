@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from reparto.spec import Pattern, wire_bytes
 
 
 class CountingGroup(Group):
-    """Counts payload bytes and operations; changes nothing.
+    """Counts payload bytes, operations and the time of waiting; changes nothing.
 
     Args:
         inner: The group that carries the operations.
@@ -20,6 +21,7 @@ class CountingGroup(Group):
         bytes_sent: Payload bytes that this member handed over.
         wire_bytes: What these put on the wire, by the algorithms that gloo uses.
         rounds: Operations that this member took part in.
+        waited_s: Seconds inside of the short forms that wait.
     """
 
     def __init__(self, inner: Group) -> None:
@@ -27,6 +29,7 @@ class CountingGroup(Group):
         self.bytes_sent = 0
         self.wire_bytes = 0.0
         self.rounds = 0
+        self.waited_s = 0.0
         self._counted_by: CountingGroup | None = None
 
     def beside(self, name: str) -> CountingGroup:
@@ -82,6 +85,27 @@ class CountingGroup(Group):
         """Send to one member."""
         self._count(tensors, "push")
         return super().send(tensors, dst, tag)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over members, in place, and wait."""
+        begin = time.perf_counter()
+        result = super().sum(tensor)
+        self.waited_s += time.perf_counter() - begin
+        return result
+
+    def gather_all(self, tensor: Tensor) -> list[Tensor]:
+        """Every member's tensor, in the order of ranks."""
+        begin = time.perf_counter()
+        result = super().gather_all(tensor)
+        self.waited_s += time.perf_counter() - begin
+        return result
+
+    def share(self, tensor: Tensor, root: int = 0) -> Tensor:
+        """Copy the root's tensor to every member, in place, and wait."""
+        begin = time.perf_counter()
+        result = super().share(tensor, root)
+        self.waited_s += time.perf_counter() - begin
+        return result
 
 
 def _size(payload: Any) -> int:

@@ -298,7 +298,7 @@ class Gradients:
             return False
         owner.is_partial = False
         with self.unseen():
-            self.world.strategy.complete(owner)
+            self.world.in_moment(self.world.strategy.complete, owner)
         return True
 
     def _read_retained(self, tensor: Tensor) -> None:
@@ -395,7 +395,7 @@ class Gradients:
         if world.options.sabotage == "missing-reduction":
             totals: Any = [world.size * rider for rider in riders]
         else:
-            totals = world.strategy.gradients_needed(owner, riders)
+            totals = world.in_moment(world.strategy.gradients_needed, owner, riders)
         self._take_riders(owner, cell, totals)
 
     def _start(self, owner: Owner) -> None:
@@ -416,7 +416,7 @@ class Gradients:
         if owner.divisor is not None:
             factor *= owner.divisor.estimate(world)
         _scale(owner, factor)
-        world.strategy.gradients_needed(owner, ())
+        world.in_moment(world.strategy.gradients_needed, owner, ())
 
     def _riders(self, owner: Owner) -> tuple[list[float], Cell | None]:
         cell = owner.cells[-1] if owner.cells else None
@@ -447,6 +447,12 @@ class Gradients:
             whole = [None if one is None else whole_of(self.world, one) for one in grads]
             self.world.recorded_gradients(self.loose, whole)
         self._count_by_hand()
+
+    def lone_pass(self) -> None:
+        """A backward pass of the only worker is over; without optimizers it is a step by hand."""
+        if not self.owners:
+            self.num_backwards += 1
+            self._count_by_hand()
 
     def _count_by_hand(self) -> None:
         if self.world.apart:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
 from reparto.spec import Options, StepRecord
 
 __all__ = ["World", "current"]
+
+T = TypeVar("T")
 
 _rules_loaded = _rules
 
@@ -64,10 +66,12 @@ class World:
         self.recorder: Any = None
         self.groups: list[Any] = []
         self.num_steps = self.num_samples = 0
+        self.in_moments_s = 0.0
+        self._told_waited_s = self._told_wire_bytes = 0.0
         self.began = time.perf_counter()
         self.first_step = self.last_step = 0.0
         self.loss: Cell | None = None
-        self.loss_scale = 1.0
+        self.loss_scale = self.scaled_by = 1.0
         self.gathered_operations: dict[str, int] = {}
         self.mirrors: list[Any] = []
         self.has_leaves = False
@@ -118,7 +122,7 @@ class World:
             return
         self.settled = True
         with self.gradients.unseen(), torch.no_grad():
-            self.strategy.settle()
+            self.in_moment(self.strategy.settle)
             for module in self.modules:
                 self._average_buffers(module)
 
@@ -281,15 +285,20 @@ class World:
             roots[:] = [self.exact(root) for root in roots]
         if divisor is not None and not self.gradients.may_defer():
             roots[:], divisor = [self.exact(root) for root in roots], None
+        self.saw_loss(cell, roots)
+        self.gradients.before_backward(cell, divisor)
+        if self.recorder is not None or self.options.record:
+            self._record_loss()
+
+    def saw_loss(self, cell: Cell | None, roots: list[Tensor]) -> None:
+        """A backward pass begins at these."""
+        self.loss_scale, self.scaled_by = self.loss_scale / self.scaled_by, 1.0
         if cell is not None:
             self.loss = cell
         elif len(roots) == 1 and not isinstance(roots[0], Shard) and roots[0].numel() == 1:
             self.loss = Cell(roots[0].detach())
             self.loss.total = self.loss.local
         self._samples += self.last_batch
-        self.gradients.before_backward(cell, divisor)
-        if self.recorder is not None or self.options.record:
-            self._record_loss()
 
     def exact(self, tensor: Tensor) -> Tensor:
         """A Summand with its divisor settled; anything else as it is."""
@@ -320,15 +329,33 @@ class World:
                 self.gradients.needed(owner)
                 owner.is_stepping = False
             with self._at_rate(optimizer, owner):
-                result = self.strategy.step(owner, lambda: hooked(optimizer, *args, **kwargs))
+                result = self._step(owner, lambda: hooked(optimizer, *args, **kwargs))
         finally:
             self.in_step = self.in_plain_step = False
-        self.strategy.after_step(owner)
+        self.in_moment(self.strategy.after_step, owner)
         owner.num_steps += 1
         self.stepped(owner)
         if owner.num_steps >= self.num_steps:
             self.leave_if_done()
         return result
+
+    def _step(self, owner: Owner, local_step: Callable[[], T]) -> T:
+        """The strategy's moment of stepping; the local step is no part of its time."""
+        local_s = 0.0
+
+        def timed() -> T:
+            nonlocal local_s
+            begin = time.perf_counter()
+            try:
+                return local_step()
+            finally:
+                local_s += time.perf_counter() - begin
+
+        try:
+            stepped: T = self.in_moment(self.strategy.step, owner, timed)
+            return stepped
+        finally:
+            self.in_moments_s -= local_s
 
     @contextlib.contextmanager
     def _at_rate(self, optimizer: Any, owner: Owner) -> Iterator[None]:
@@ -369,16 +396,31 @@ class World:
         self.last_step = now
         if self.data is not None:
             self.data.at_step(self.num_steps)
+        if self.options.losses:
+            self._learn_loss()
         if self.on_step is not None:
-            self.on_step(
-                StepRecord(
-                    step=self.num_steps,
-                    time_s=now - self.began,
-                    samples=self._samples,
-                    loss=self.known_loss(),
-                )
-            )
+            self.on_step(self._record(now))
         self._samples = 0
+
+    def _record(self, now: float) -> StepRecord:
+        waited_s, wire_bytes = self.waited_s, self.wire_bytes
+        record = StepRecord(
+            step=self.num_steps,
+            time_s=now - self.began,
+            samples=self._samples,
+            loss=self.known_loss(),
+            waited_s=waited_s - self._told_waited_s,
+            wire_bytes=wire_bytes - self._told_wire_bytes,
+        )
+        self._told_waited_s, self._told_wire_bytes = waited_s, wire_bytes
+        return record
+
+    def _learn_loss(self) -> None:
+        """Make the loss of a step known; mostly it has come along with the gradients."""
+        if self.loss is None or (self.apart and self.has_no_rows):
+            return
+        with self.gradients.unseen(), torch.no_grad():
+            self.loss.value(self)
 
     def known_loss(self) -> float | None:
         """The last loss, if every worker knows it already."""
@@ -388,8 +430,11 @@ class World:
         return None if known is None else number(known) * self.loss_scale
 
     def leave_if_done(self) -> None:
-        """Leave the script when it has made as many steps as it may."""
-        if self.options.steps is not None and self.num_steps >= self.options.steps:
+        """Leave the script when it has made as many steps, or used as many samples, as it may."""
+        steps, samples = self.options.steps, self.options.samples
+        if steps is not None and self.num_steps >= steps:
+            raise SystemExit(0)
+        if samples is not None and self.num_samples >= samples:
             raise SystemExit(0)
 
     def saw_batch(self, batch: Any) -> None:
@@ -400,6 +445,26 @@ class World:
             batch = next(iter(batch.values()))
         if isinstance(batch, Tensor) and batch.dim():
             self.last_batch = batch.shape[0]
+
+    # What talking costs.
+
+    def in_moment(self, moment: Callable[..., T], *args: Any) -> T:
+        """Call a moment of the strategy; its time is spent exchanging and waiting."""
+        begin = time.perf_counter()
+        try:
+            return moment(*args)
+        finally:
+            self.in_moments_s += time.perf_counter() - begin
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds of exchanging and waiting so far, see `StepRecord`."""
+        return self.in_moments_s + (self.data.waited_s if self.data is not None else 0.0)
+
+    @property
+    def wire_bytes(self) -> float:
+        """Bytes put on the wire so far, see `StepRecord`."""
+        return float(sum(group.wire_bytes for group in self.groups))
 
     # Agreement.
 
