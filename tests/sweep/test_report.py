@@ -108,6 +108,7 @@ def test_page_is_whole_and_needs_nothing_from_elsewhere(written):
     assert "http:" not in text and "https:" not in text and "//" not in text
     assert not re.search(r"<(script|link|img|iframe)\b", text)
     assert text.count("<svg") == len(_plots.PLOTS) == 4
+    assert "mathdefault" not in text  # ticks of logarithmic axes are plain numbers
     shown = "".join(reader.text)
     for cells in rows(made):
         assert all(cell in shown for cell in cells)

@@ -48,7 +48,8 @@ svg text { font-family: inherit !important; }
 figcaption { margin-top: .5rem; }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .45rem .75rem; text-align: right; white-space: nowrap; }
+th, td { padding: .45rem .65rem; text-align: right; white-space: nowrap; }
+td:first-child { white-space: normal; min-width: 11rem; }
 th { font-weight: 600; font-size: .87rem; color: var(--quiet); background: var(--card); }
 th:first-child, td:first-child, td:last-child, th:last-child, td:nth-child(3), th:nth-child(3)
   { text-align: left; }

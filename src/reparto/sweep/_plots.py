@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from reparto.errors import MissingExtraError
 from reparto.spec import ComparedRun, Comparison, Waypoint
-from reparto.sweep._table import seconds, size
+from reparto.sweep._table import NONE, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +102,12 @@ def draw_samples(axes: Axes, comparison: Comparison) -> None:
     """Loss against samples."""
     axes.set_title("Loss against samples")
     axes.set_xlabel("samples")
-    _draw_losses(axes, comparison, lambda run, point: float(point.samples))
+    if any(run.last is not None and run.last.samples for run in comparison.runs):
+        _draw_losses(axes, comparison, lambda run, point: float(point.samples))
+    else:
+        told = "how many samples a step has used is not known"
+        axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes)
+        axes.set_axis_off()
 
 
 def draw_bytes(axes: Axes, comparison: Comparison) -> None:
@@ -120,8 +125,10 @@ def draw_bytes(axes: Axes, comparison: Comparison) -> None:
     else:
         axes.set_xlim(0, max(some, default=1.0) * 1.3)
         axes.locator_params(axis="x", nbins=5)
-    bars = axes.barh(range(len(sent)), sent, color=_colours(comparison), height=0.62)
-    axes.bar_label(bars, [size(number) for number in sent], padding=4, color=_ink(axes))
+    axes.barh(range(len(sent)), sent, color=_colours(comparison), height=0.62)
+    told = [NONE if point is None else size(point.wire_bytes) for point in points]
+    _label_bars(axes, sent, told)
+    axes.xaxis.set_minor_formatter("")
     axes.xaxis.set_major_formatter(lambda number, _: re.sub(r"\.0+ ", " ", size(number)))
     _name_bars(axes, comparison.runs)
 
@@ -135,13 +142,13 @@ def draw_waiting(axes: Axes, comparison: Comparison) -> None:
     computing = [max(run.training_s - run.waiting_s, 0.0) for run in runs]
     colours = _colours(comparison)
     axes.barh(range(len(runs)), computing, color=colours, height=0.62)
-    bars = axes.barh(
+    axes.barh(
         range(len(runs)), waiting, left=computing, height=0.62,
         facecolor="none", edgecolor=colours, hatch="////", linewidth=0.8,
     )  # fmt: skip
-    told = [f"{seconds(one)} waiting" for one in waiting]
-    axes.bar_label(bars, told, padding=4, color=_ink(axes))
     axes.set_xlim(0, max((run.training_s for run in runs), default=0.0) * 1.42 or 1.0)
+    told = [f"{seconds(run.waiting_s)} waiting" if run.curve else NONE for run in runs]
+    _label_bars(axes, [run.training_s for run in runs], told)
     _name_bars(axes, runs)
 
 
@@ -177,6 +184,8 @@ def _draw_losses(
     trends = [p.trend for run in comparison.runs for p in run.curve if _is_number(p.trend)]
     if trends and min(trends) > 0 and max(trends) / min(trends) > DECADES:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
     axes.grid(color=_ink(axes), alpha=0.12, linewidth=0.6)
     axes.set_xlim(left=0)
 
@@ -185,8 +194,15 @@ def _is_number(trend: float | None) -> TypeGuard[float]:
     return trend is not None and math.isfinite(trend)  # a run may diverge
 
 
+def _label_bars(axes: Axes, lengths: Sequence[float], told: Sequence[str]) -> None:
+    left, _ = axes.get_xlim()  # a bar without length begins and ends there
+    for index, (length, text) in enumerate(zip(lengths, told, strict=True)):
+        where = max(length, left), index
+        axes.annotate(text, where, (4, 0), textcoords="offset points", va="center")
+
+
 def _name_bars(axes: Axes, runs: Sequence[ComparedRun]) -> None:
-    axes.set_yticks(range(len(runs)), [run.label.replace(" ", "\n", 1) for run in runs])
+    axes.set_yticks(range(len(runs)), [run.label.replace(" ", "\n") for run in runs])
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()  # in the order of the table
     axes.grid(axis="x", color=_ink(axes), alpha=0.12, linewidth=0.6)
