@@ -26,7 +26,7 @@ demo: $(STAMP)
 
 # Tests that measure no time: two of them at once.
 PURE := tests/architecture tests/comm tests/convert tests/docs tests/runtime tests/strategies \
-	tests/transparency tests/verify
+	tests/sweep tests/transparency tests/verify
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 $(PURE)
