@@ -7,7 +7,7 @@
 # Each target sets up what it needs, in .venv. PYTHON=python3.12 chooses the interpreter.
 
 PYTHON ?= python3
-EXTRAS := examples,ray,dev
+EXTRAS := compare,examples,ray,dev
 BIN := .venv/bin
 STAMP := .venv/.stamp
 LOG := .venv/install.log
@@ -26,7 +26,7 @@ demo: $(STAMP)
 
 # Tests that measure no time: two of them at once.
 PURE := tests/architecture tests/comm tests/convert tests/docs tests/runtime tests/strategies \
-	tests/transparency tests/verify
+	tests/sweep tests/transparency tests/verify
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 $(PURE)

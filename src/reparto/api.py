@@ -42,7 +42,7 @@ from reparto.spec import (
 if TYPE_CHECKING:
     from reparto.convert import Result
 
-__all__ = ["Watcher", "convert", "dry_run", "execute", "plan_run", "run"]
+__all__ = ["Watcher", "convert", "dry_run", "execute", "is_exact", "plan_run", "run"]
 
 POLL_S = 0.25
 
@@ -58,6 +58,10 @@ class Watcher:
 
     def event(self, event: Event) -> None:
         """A worker told something."""
+
+    def has_enough(self) -> bool:
+        """Whether what was seen will do: the run is then asked to end."""
+        return False
 
 
 def convert(script: str | Path, args: Sequence[str] = ()) -> Result:
@@ -166,7 +170,7 @@ def _watch(workers: Run, watcher: Watcher, probe: Probe | None) -> RunResult:
                 watcher.event(event)
                 if probe is not None and _is_under_way(event):
                     probe.begin()
-            if interrupts.num_seen > 0:
+            if interrupts.num_seen > 0 or watcher.has_enough():
                 workers.stop(now=interrupts.num_seen > 1)
             if probe is not None and finding is None and (finding := probe.poll()) is not None:
                 if finding.verdict == "unequal":
@@ -214,7 +218,7 @@ def _decide(
     """Find out what the workers run, how many there are, and how they are started."""
     from reparto.convert import Refused
 
-    exact = _is_exact(job)
+    exact = is_exact(job)
     result = convert(job.script, job.args)
     watcher.found(result)
     agreed = job.strategy == "single" or job.workers == 1
@@ -233,8 +237,13 @@ def _decide(
     return Assignment(program=program, plan=plan, options=job.options), launch
 
 
-def _is_exact(job: Job) -> bool:
-    """Whether the strategy keeps the mathematics; it may change it only by consent."""
+def is_exact(job: Job) -> bool:
+    """Whether a job's strategy keeps the mathematics; it may change it only by consent.
+
+    Raises:
+        UsageError: If the strategy or a setting is unknown, or it changes the mathematics and
+            the job does not agree to that.
+    """
     if job.strategy in ("auto", "single", "all-reduce") and not job.settings:
         return True
     from reparto.strategies import from_spec  # brings torch, for the few who need it

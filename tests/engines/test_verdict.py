@@ -83,6 +83,12 @@ def test_summary_of_the_main_worker_wins_over_the_last_step_told():
     assert result.notes == ("a", "b")
 
 
+def test_costs_of_talking_are_means_over_the_workers_that_told():
+    summary = {"wire_bytes": 10.0, "waited_s": 1.0, "bytes_sent": 7}
+    result = ended(summary=summary, others=[{"wire_bytes": 20.0, "waited_s": 2.0}, {}])
+    assert (result.wire_bytes, result.waited_s, result.bytes_sent) == (15.0, 1.5, 7)
+
+
 def test_last_step_stands_in_for_a_summary_that_never_came():
     result = ended(summary=None, failure=failure())
     assert (result.status, result.num_steps, result.final_loss) == ("failed", 3, 0.5)

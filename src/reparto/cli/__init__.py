@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "train a script, shared out over workers",
     "convert": "show the distributed program that a script becomes",
     "verify": "prove that the shared-out training equals the sequential one",
+    "compare": "run several strategies, one after the other, and draw how they did",
     "stop": "end a run after a step, with a checkpoint",
     "strategies": "list how workers can agree, and what can be set",
     "doctor": "tell what this machine and its network offer",

@@ -26,9 +26,13 @@ class Progress:
     Args:
         stdout: Where the script's standard output goes.
         stderr: Where its standard error and our line go.
+        title: What the line begins with.
     """
 
-    def __init__(self, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
+    def __init__(
+        self, stdout: TextIO | None = None, stderr: TextIO | None = None, title: str = ""
+    ) -> None:
+        self._title = title
         self._stdout = stdout or sys.stdout
         self._stderr = stderr or sys.stderr
         self._live = self._stderr.isatty()
@@ -96,7 +100,7 @@ class Progress:
 
     def _line(self, now: float) -> str:
         assert self._last is not None and self._first is not None
-        parts = [f"step {self._last.step}"]
+        parts = [*([self._title] if self._title else []), f"step {self._last.step}"]
         elapsed = self._last.time_s - self._first.time_s
         num_steps = self._last.step - self._first.step
         if elapsed > 0 and self._last.samples:

@@ -98,7 +98,7 @@ class Screen(Watcher):
         """Show what a worker tells."""
         if isinstance(event, Output):
             self._progress.output(event.stream, event.data)
-        elif isinstance(event, Step):
+        elif isinstance(event, Step) and event.rank == 0:
             self._progress.step(event.record, self._num_workers)
         elif isinstance(event, Begin) and event.rank == 0:
             self._progress.begin()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Iterable
@@ -189,15 +188,6 @@ class _Progress:
 
 
 def _plain(result: VerifyResult) -> Any:
-    from reparto.spec import to_plain
+    from reparto.spec import finite, to_plain
 
-    return _finite(to_plain(result))
-
-
-def _finite(plain: Any) -> Any:
-    """JSON knows no infinity: what cannot be compared becomes null."""
-    if isinstance(plain, float):
-        return plain if math.isfinite(plain) else None
-    if isinstance(plain, dict):
-        return {key: _finite(value) for key, value in plain.items()}
-    return [_finite(value) for value in plain] if isinstance(plain, list | tuple) else plain
+    return finite(to_plain(result))  # what cannot be compared is infinitely far away

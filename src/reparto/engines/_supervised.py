@@ -166,7 +166,7 @@ class SupervisedRun(Run):
         if isinstance(event, Begin):
             self._begin_s = max(self._begin_s, event.time_s - self._launched_at)
         elif isinstance(event, Step):
-            self._last_step = event.record
+            self._last_step = event.record if event.rank == 0 else self._last_step
         elif isinstance(event, Note):
             self._notes.append(event.text)
         elif isinstance(event, Stopping):
@@ -274,6 +274,7 @@ class SupervisedRun(Run):
             stopped=self._stopped,
             exit_code=main.exit_code if main else 0,
             summary=main.summary if main else None,
+            others=[one.done.summary for one in self._workers[1:] if one.done is not None],
             last_step=self._last_step,
             total_s=time.time() - self._launched_at,
             startup_s=self._begin_s,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reparto.spec import Failure, RunResult, StepRecord
@@ -104,6 +104,7 @@ def conclude(
     total_s: float,
     startup_s: float,
     notes: tuple[str, ...],
+    others: Sequence[Mapping[str, Any]] = (),
 ) -> RunResult:
     """Put together how a run ended from what its workers told.
 
@@ -117,14 +118,22 @@ def conclude(
         total_s: Seconds from launch to now.
         startup_s: Seconds from launch to the begin of the script.
         notes: What is told besides.
+        others: What the other workers told at their end.
     """
     told = dict(summary or {})
+    for key in ("wire_bytes", "waited_s"):
+        each = [one[key] for one in (told, *others) if key in one]
+        if each:
+            told[key] = sum(each) / len(each)
     if last_step is not None:
         told.setdefault("num_steps", last_step.step)
         told.setdefault("train_s", last_step.time_s)
         told.setdefault("final_loss", last_step.loss)
     told_notes = tuple(note for note in told.pop("notes", ()) if note not in notes)
-    known = {"num_steps", "num_samples", "train_s", "final_loss", "bytes_sent"}
+    known = {
+        *("num_steps", "num_samples", "train_s", "final_loss"),
+        *("bytes_sent", "wire_bytes", "waited_s"),
+    }
     return RunResult(
         status="stopped" if stopped else "failed" if failure else "done",
         exit_code=exit_code,

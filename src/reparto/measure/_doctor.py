@@ -22,7 +22,11 @@ GIB = 1 << 30
 MIN_SHM_BYTES = 256 << 20
 
 #: What the extras bring; see pyproject.toml.
-_EXTRAS = {"ray": ("ray",), "examples": ("sklearn", "pandas", "matplotlib", "tqdm", "tensorboard")}
+_EXTRAS = {
+    "compare": ("matplotlib",),
+    "ray": ("ray",),
+    "examples": ("sklearn", "pandas", "matplotlib", "tqdm", "tensorboard"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

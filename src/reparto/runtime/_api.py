@@ -126,6 +126,8 @@ def shard(value: T, dim: int | None = None) -> T:
     if world is None or world.size == 1:
         if world is not None and isinstance(value, Tensor) and value.dim():
             world.last_batch = value.shape[dim or 0]
+        elif world is not None and isinstance(value, (tuple, list, dict)):
+            world.saw_batch(value)
         return value
     frame = sys._getframe(1)
     site = (frame.f_code, frame.f_lasti)

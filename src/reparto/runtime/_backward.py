@@ -103,6 +103,28 @@ def autograd_backward(current: Current, original: Any) -> Any:
     return backward
 
 
+def lone_backward(current: Current, original: Any) -> Any:
+    """For a worker without others: what is passed back is looked at, and nothing else."""
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        world = current()
+        if world is None or world.gradients.quiet or world.gradients.in_pass:
+            original(tensors, *args, **kwargs)
+            return
+        world.leave_if_done()
+        world.loss_scale = 1.0
+        world.saw_loss(None, _listed(tensors))
+        world.gradients.in_pass = True
+        try:
+            original(tensors, *args, **kwargs)
+        finally:
+            world.gradients.in_pass = False
+        world.gradients.lone_pass()
+
+    return backward
+
+
 def _listed(tensors: Any) -> list[Any]:
     return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
 

@@ -27,13 +27,18 @@ class EventWriter:
 
     Args:
         fd: The pipe; None to tell nobody.
+
+    Attributes:
+        tells_every_step: Whether steps that were not told of at once are told of later; else
+            only the last of them is.
     """
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._pending: StepRecord | None = None
+        self.tells_every_step = False
+        self._pending: list[StepRecord] = []
         self._next_step_at = 0.0
 
     def begin(self) -> None:
@@ -43,7 +48,9 @@ class EventWriter:
     def step(self, record: StepRecord) -> None:
         """Tell of a step, unless the last was told of a moment ago: then with what follows."""
         now = time.monotonic()
-        self._pending = record
+        if not self.tells_every_step:
+            self._pending.clear()
+        self._pending.append(record)
         if now >= self._next_step_at:
             self._next_step_at = now + STEP_EVENTS_EVERY_S
             self._flush_step()
@@ -67,14 +74,13 @@ class EventWriter:
         self._write({"type": "done", "exit_code": exit_code, **summary})
 
     def _flush_step(self) -> None:
-        record, self._pending = self._pending, None
-        if record is not None:
-            self._write({"type": "step", **dataclasses.asdict(record)})
+        records, self._pending = self._pending, []
+        self._write(*({"type": "step", **dataclasses.asdict(record)} for record in records))
 
-    def _write(self, event: Mapping[str, Any]) -> None:
+    def _write(self, *events: Mapping[str, Any]) -> None:
         if self._fd is None or os.getpid() != self._pid:
             return
-        line = json.dumps(event, default=str).encode() + b"\n"
+        lines = "".join(json.dumps(event, default=str) + "\n" for event in events).encode()
         with self._lock, contextlib.suppress(OSError):
-            while line:
-                line = line[os.write(self._fd, line) :]
+            while lines:
+                lines = lines[os.write(self._fd, lines) :]

@@ -297,7 +297,7 @@ class Gradients:
         if not owner.is_partial or self.world.in_step:
             return False
         owner.is_partial = False
-        with self.unseen():
+        with self.unseen(), self.world.waiting:
             self.world.strategy.complete(owner)
         return True
 
@@ -447,6 +447,12 @@ class Gradients:
             whole = [None if one is None else whole_of(self.world, one) for one in grads]
             self.world.recorded_gradients(self.loose, whole)
         self._count_by_hand()
+
+    def lone_pass(self) -> None:
+        """A backward pass of the only worker is over; without optimizers it is a step by hand."""
+        if not self.owners:
+            self.num_backwards += 1
+            self._count_by_hand()
 
     def _count_by_hand(self) -> None:
         if self.world.apart:

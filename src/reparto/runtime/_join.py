@@ -77,8 +77,10 @@ def join(
     _patches.install(current, tracking=world_size > 1)
     if world_size > 1 and _looks_after_state(world.strategy):
         _settling.install(current)
-    if options.steps is not None:
+    if options.steps is not None or (options.samples is not None and not options.losses):
         _patches.install_gradients(current)  # steps made by hand count too
+    if options.losses:
+        _patches.install_losses(current)
     if options.record:
         torch.backends.cudnn.deterministic = True
         _patches.install_recording(current)
@@ -176,6 +178,8 @@ def leave(world: World) -> dict[str, Any]:
         "train_s": world.last_step - world.first_step,
         "final_loss": world.known_loss(),
         "bytes_sent": sum(group.bytes_sent for group in world.groups),
+        "wire_bytes": world.wire_bytes,
+        "waited_s": world.waited_s,
         "notes": _notes(world),
     }
     enter(None)

@@ -104,6 +104,17 @@ def install_recording(current: Current) -> None:
     replace(nn.Module, "__call__", lambda o: seen_call(current, o))
 
 
+def install_losses(current: Current) -> None:
+    """Wrap what tells the loss of a step.
+
+    Alone, a worker that is compared with others shall not take longer than it has to: gradients
+    are then left alone.
+    """
+    replace(torch.amp.GradScaler, "scale", lambda o: _scale(current, o))
+    if not isinstance(vars(Tensor).get("grad"), property):
+        replace(torch.autograd, "backward", lambda o: _backward.lone_backward(current, o))
+
+
 def install_gradients(current: Current) -> None:
     """Wrap backward passes and whatever reads or zeroes gradients; once."""
     if isinstance(vars(Tensor).get("grad"), property):
@@ -184,6 +195,18 @@ def _zero_grad(current: Current, original: Any, tensors_of: Any) -> Any:
         return result
 
     return zero_grad
+
+
+def _scale(current: Current, original: Any) -> Any:
+    @functools.wraps(original)
+    def scale(self: Any, outputs: Any) -> Any:
+        scaled = original(self, outputs)
+        world = current()
+        if world is not None and self.is_enabled():
+            world.scaled_by = float(self.get_scale())
+        return scaled
+
+    return scale
 
 
 # Modules and factories.

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
 from reparto.spec import Options, StepRecord
 
 __all__ = ["World", "current"]
+
+T = TypeVar("T")
 
 _rules_loaded = _rules
 
@@ -67,10 +69,11 @@ class World:
         self.recorder: Any = None
         self.groups: list[Any] = []
         self.num_steps = self.num_samples = 0
+        self._told_waited_s = self._told_wire_bytes = 0.0
         self.began = time.perf_counter()
         self.first_step = self.last_step = 0.0
         self.loss: Cell | None = None
-        self.loss_scale = 1.0
+        self.loss_scale = self.scaled_by = 1.0
         self.gathered_operations: dict[str, int] = {}
         self.mirrors: list[Any] = []
         self.has_leaves = False
@@ -294,15 +297,20 @@ class World:
             roots[:] = [self.exact(root) for root in roots]
         if divisor is not None and not self.gradients.may_defer():
             roots[:], divisor = [self.exact(root) for root in roots], None
+        self.saw_loss(cell, roots)
+        self.gradients.before_backward(cell, divisor)
+        if self.recorder is not None or self.options.record:
+            self._record_loss()
+
+    def saw_loss(self, cell: Cell | None, roots: list[Tensor]) -> None:
+        """A backward pass begins at these."""
+        self.loss_scale, self.scaled_by = self.loss_scale / self.scaled_by, 1.0
         if cell is not None:
             self.loss = cell
         elif len(roots) == 1 and not isinstance(roots[0], Shard) and roots[0].numel() == 1:
             self.loss = Cell(roots[0].detach())
             self.loss.total = self.loss.local
         self._samples += self.last_batch
-        self.gradients.before_backward(cell, divisor)
-        if self.recorder is not None or self.options.record:
-            self._record_loss()
 
     def exact(self, tensor: Tensor) -> Tensor:
         """A Summand with its divisor settled; anything else as it is."""
@@ -401,17 +409,32 @@ class World:
         self.last_step = now
         if self.data is not None:
             self.data.at_step(self.num_steps)
+        if self.options.losses:
+            self._learn_loss()
         if self.on_step is not None:
-            self.on_step(
-                StepRecord(
-                    step=self.num_steps,
-                    time_s=now - self.began,
-                    samples=self._samples,
-                    loss=self.known_loss(),
-                )
-            )
+            self.on_step(self._record(now))
         self._samples = 0
         self.balance.after_step()
+
+    def _record(self, now: float) -> StepRecord:
+        waited_s, wire_bytes = self.waited_s, self.wire_bytes
+        record = StepRecord(
+            step=self.num_steps,
+            time_s=now - self.began,
+            samples=self._samples,
+            loss=self.known_loss(),
+            waited_s=waited_s - self._told_waited_s,
+            wire_bytes=wire_bytes - self._told_wire_bytes,
+        )
+        self._told_waited_s, self._told_wire_bytes = waited_s, wire_bytes
+        return record
+
+    def _learn_loss(self) -> None:
+        """Make the loss of a step known; mostly it has come along with the gradients."""
+        if self.loss is None or (self.apart and self.has_no_rows):
+            return
+        with self.gradients.unseen(), torch.no_grad():
+            self.loss.value(self)
 
     def known_loss(self) -> float | None:
         """The last loss, if every worker knows it already."""
@@ -421,9 +444,12 @@ class World:
         return None if known is None else number(known) * self.loss_scale
 
     def leave_if_done(self) -> None:
-        """Leave the script when it has made as many steps as it may, or is asked to stop."""
+        """Leave the script when it has done what it may, or is asked to stop."""
         self.stopping.at_boundary()
-        if self.options.steps is not None and self.num_steps >= self.options.steps:
+        steps, samples = self.options.steps, self.options.samples
+        if steps is not None and self.num_steps >= steps:
+            raise SystemExit(0)
+        if samples is not None and self.num_samples >= samples:
             raise SystemExit(0)
 
     def saw_batch(self, batch: Any) -> None:
@@ -434,6 +460,18 @@ class World:
             batch = next(iter(batch.values()))
         if isinstance(batch, Tensor) and batch.dim():
             self.last_batch = batch.shape[0]
+
+    # What talking costs.
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds of exchanging and waiting so far, see `StepRecord`."""
+        return self.waiting.seconds
+
+    @property
+    def wire_bytes(self) -> float:
+        """Bytes put on the wire so far, see `StepRecord`."""
+        return float(sum(group.wire_bytes for group in self.groups))
 
     # Agreement.
 

@@ -90,6 +90,7 @@ class _Worker:
         self._events = events
         self._assignment = assignment
         self._step = 0
+        events.tells_every_step = assignment.options.losses
 
     def run(self) -> int:
         for stream in (sys.stdout, sys.stderr):
@@ -170,7 +171,7 @@ class _Worker:
 
     def _on_step(self, record: StepRecord) -> None:
         self._step = record.step
-        if self._seat.rank == 0:
+        if self._seat.rank == 0 or self._assignment.options.losses:
             self._events.step(record)
 
     def _on_stopping(self, step: int, in_s: float) -> None:

@@ -1,7 +1,8 @@
 """The nouns of reparto: frozen, strict, no torch. Reading this folder is reading the system."""
 
 from reparto.spec._cluster import Cluster, Host, Link
-from reparto.spec._codec import from_json, from_plain, to_json, to_plain
+from reparto.spec._codec import finite, from_json, from_plain, to_json, to_plain
+from reparto.spec._comparison import ComparedRun, Comparison, Waypoint
 from reparto.spec._equality import (
     Divergence,
     ScalarDistance,
@@ -27,6 +28,8 @@ __all__ = [
     "Assignment",
     "Begin",
     "Cluster",
+    "ComparedRun",
+    "Comparison",
     "Diagnostic",
     "Divergence",
     "Done",
@@ -57,7 +60,9 @@ __all__ = [
     "TensorDistance",
     "Traffic",
     "VerifyResult",
+    "Waypoint",
     "decode",
+    "finite",
     "from_json",
     "from_plain",
     "to_json",

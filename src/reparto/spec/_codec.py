@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any, TypeVar
 
 from reparto.errors import UsageError
@@ -19,6 +20,15 @@ def to_plain(noun: Any) -> Any:
 def to_json(noun: Any, *, indent: int | None = None) -> str:
     """Turn a noun of ``spec`` into JSON text."""
     return json.dumps(to_plain(noun), indent=indent)
+
+
+def finite(plain: Any) -> Any:
+    """Plain data for JSON, which knows no infinity and no NaN: these become null."""
+    if isinstance(plain, float):
+        return plain if math.isfinite(plain) else None
+    if isinstance(plain, dict):
+        return {key: finite(value) for key, value in plain.items()}
+    return [finite(value) for value in plain] if isinstance(plain, list | tuple) else plain
 
 
 def from_plain(kind: type[T], plain: Any) -> T:

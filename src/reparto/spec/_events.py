@@ -20,7 +20,7 @@ class Begin:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step has ended; only worker 0 tells, and not of each one."""
+    """A step has ended; only worker 0 tells, and not of each one, unless `Options.losses`."""
 
     rank: int
     record: StepRecord

@@ -15,6 +15,9 @@ class Options:
 
     Attributes:
         steps: Leave after that many steps of the optimizer that steps most often.
+        samples: Leave after the step with which that many samples have been used.
+        losses: Tell of every step, on every worker, and of its loss, which is asked for where it
+            is not known yet (``compare``); else worker 0 tells now and then what it knows.
         seed: Seed shared by all workers; scripts that seed themselves override it.
         shared_draws: Every random draw is the sequential one (``verify``): draws that follow
             the batch are made for the global batch and sliced.
@@ -30,6 +33,8 @@ class Options:
     """
 
     steps: int | None = None
+    samples: int | None = None
+    losses: bool = False
     seed: int = 0
     shared_draws: bool = False
     precision: Literal["native", "float32", "float64"] = "native"
@@ -51,19 +56,27 @@ class Assignment:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """One optimizer step, as worker 0 saw it.
+    """One optimizer step, as a worker saw it.
 
     Attributes:
         step: Counts from 1.
         time_s: Seconds since the script began.
         samples: Samples of the global batch that the step used; 0 if unknown.
-        loss: Global loss of the last backward pass; None where it is not known.
+        loss: Global loss of the last backward pass, where replicas are apart this worker's
+            estimate of it; None where it is not known.
+        waited_s: Seconds since the step before that the worker spent exchanging and waiting:
+            inside the strategy's moments, less the optimizer's own step, and in sums and gathers
+            over workers. What travels while the backward pass goes on is not waited for.
+        wire_bytes: Bytes that the worker has put on the wire since the step before, by the
+            algorithms that gloo uses; through shared memory they would have been as many.
     """
 
     step: int
     time_s: float
     samples: int
     loss: float | None = None
+    waited_s: float = 0.0
+    wire_bytes: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +121,8 @@ class RunResult:
         startup_s: Seconds from launch to the moment the script began.
         final_loss: Loss of the last step.
         bytes_sent: Bytes that worker 0 handed to its group.
+        wire_bytes: Bytes that a worker put on the wire, see `StepRecord`; mean over workers.
+        waited_s: Seconds that a worker spent exchanging and waiting; mean over workers.
         failure: The first failure.
         notes: What the runtime has to tell (order of random draws, operations gathered, ...).
         outputs: Files that the script wrote, relative to its folder where they lie in it.
@@ -123,6 +138,8 @@ class RunResult:
     startup_s: float = 0.0
     final_loss: float | None = None
     bytes_sent: int = 0
+    wire_bytes: float = 0.0
+    waited_s: float = 0.0
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()

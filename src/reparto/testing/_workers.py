@@ -56,6 +56,8 @@ def run_workers(
     _patches.install(_world.current, tracking=size > 1)
     if size > 1:
         _settling.install(_world.current)
+    if options.get("losses"):
+        _patches.install_losses(_world.current)
     try:
         return crew.run(function, Options(**options), regions)
     finally:

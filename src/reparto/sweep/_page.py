@@ -1,0 +1,149 @@
+"""A comparison as one HTML page: plots, table and notes, with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from html import escape
+
+from reparto.spec import ComparedRun, Comparison
+from reparto.sweep import _plots, _table
+from reparto.sweep._curve import HORIZON_STEPS
+
+_CAPTIONS = {
+    "time": "By worker 0's clock, from the end of the first step.",
+    "samples": "Exact strategies lie on one another, but for random masks: it is the same "
+    "training.",
+    "bytes": "Modelled on gloo's algorithms from what workers handed over; none travel where "
+    "workers share memory, but as many would between machines.",
+    "waiting": "Hatched: exchanging and waiting for others. What travels during the backward "
+    "pass is not waited for.",
+}
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1f2328; --quiet: #59636e; --page: #ffffff;
+        --line: #d8dee4; --card: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6edf3; --quiet: #9aa4af; --page: #0f1419; --line: #30363d; --card: #161c23; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1180px; padding: 2rem 1.25rem 3rem; color: var(--text);
+       background: var(--page); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto,
+       "DejaVu Sans", sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
+p { margin: .25rem 0; }
+.quiet, figcaption, footer { color: var(--quiet); font-size: .87rem; }
+.words { font-size: 1.05rem; margin-top: .75rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 1.25rem 0 .75rem;
+          padding: 0; list-style: none; }
+.swatch { display: inline-block; width: .8em; height: .8em; border-radius: 3px;
+          margin-right: .5em; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 470px), 1fr));
+         gap: 1rem; }
+figure { margin: 0; padding: 1rem 1rem .75rem; border: 1px solid var(--line); border-radius: 8px;
+         background: var(--card); }
+figure svg { display: block; width: 100%; height: auto; }
+svg text { font-family: inherit !important; }
+figcaption { margin-top: .5rem; }
+.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .45rem .65rem; text-align: right; white-space: nowrap; }
+td:first-child { white-space: normal; min-width: 11rem; }
+th { font-weight: 600; font-size: .87rem; color: var(--quiet); background: var(--card); }
+th:first-child, td:first-child, td:last-child, th:last-child, td:nth-child(3), th:nth-child(3)
+  { text-align: left; }
+tbody tr { border-top: 1px solid var(--line); }
+ul.notes { padding-left: 1.25rem; margin: .25rem 0; }
+code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
+footer { margin-top: 2rem; }
+"""
+
+
+def page(comparison: Comparison) -> str:
+    """The page as HTML; it needs no other file and no network."""
+    name = escape(os.path.basename(comparison.script))
+    words = _table.in_words(comparison)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{name}: strategies compared</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{name}: strategies compared</h1>",
+            f'<p class="quiet">{escape(_what(comparison))}</p>',
+            f'<p class="words">{escape(words)}</p>' if words else "",
+            _legend(comparison),
+            '<div class="plots">',
+            *(_figure(comparison, plot) for plot in _plots.PLOTS),
+            "</div>",
+            "<h2>In numbers</h2>",
+            _html_table(comparison),
+            _notes(comparison),
+            f"<footer>{escape(_where(comparison))}</footer>",
+            "</body></html>",
+        ]
+    )
+
+
+def _what(comparison: Comparison) -> str:
+    command = shlex.join([os.path.basename(comparison.script), *comparison.args])
+    told = [command, f"seed {comparison.seed}"]
+    if comparison.target is not None:
+        told.append(f"each to a loss of {comparison.target:g}")
+    if comparison.samples is not None:
+        told.append(f"{'at most ' if comparison.target else ''}{comparison.samples} samples each")
+    return " · ".join(told)
+
+
+def _where(comparison: Comparison) -> str:
+    told = " · ".join(f"{name} {value}" for name, value in comparison.environment.items())
+    return (
+        f"Measured one after the other · {told} · losses are of training, smoothed over about "
+        f"{HORIZON_STEPS} steps; where replicas are apart, the mean of the workers' own estimates"
+    )
+
+
+def _legend(comparison: Comparison) -> str:
+    items = (f"<li>{_named(run, i)}</li>" for i, run in enumerate(comparison.runs))
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _named(run: ComparedRun, index: int) -> str:
+    colour = _plots.colour_of(index)
+    return f'<span class="swatch" style="background:{colour}"></span>{escape(run.label)}'
+
+
+def _figure(comparison: Comparison, plot: str) -> str:
+    drawn = _plots.svg(comparison, plot)
+    return f"<figure>{drawn}<figcaption>{escape(_CAPTIONS[plot])}</figcaption></figure>"
+
+
+def _html_table(comparison: Comparison) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in _table.header())
+    body = []
+    for index, (run, row) in enumerate(zip(comparison.runs, _table.rows(comparison), strict=True)):
+        rest = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        body.append(f"<tr><td>{_named(run, index)}</td>{rest}</tr>")
+    rows = "\n".join(body)
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def _notes(comparison: Comparison) -> str:
+    """What runs had to tell besides; what several tell is told once."""
+    told: dict[str, list[str]] = {}
+    for run in comparison.runs:
+        failure = run.result.failure
+        failed = (f"{failure.error}: {failure.message}",) if failure is not None else ()
+        for note in (*failed, *run.result.notes):
+            told.setdefault(note, []).append(run.label)
+    if not told:
+        return ""
+    items = (
+        f"<li><strong>{escape(', '.join(labels))}</strong>: {escape(note)}</li>"
+        for note, labels in told.items()
+    )
+    return f'<h2>Notes</h2><ul class="notes">{"".join(items)}</ul>'
