@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import reparto
-from reparto.runtime._world import current
+from reparto.runtime._current import current
 from reparto.spec import Cluster, Host, Profile, StrategyConfig
 from reparto.strategies import from_spec
 

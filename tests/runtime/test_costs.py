@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import reparto
+from reparto.runtime._current import current
 from reparto.runtime._events import EventWriter
-from reparto.runtime._world import current
 from reparto.spec import Cluster, Host, Profile, StepRecord, StrategyConfig, wire_bytes
 from reparto.strategies import AllReduce
 from reparto.strategies._buckets import NUM_RIDERS

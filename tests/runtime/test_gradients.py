@@ -8,7 +8,7 @@ from tests.runtime.steps import batches, model, same, state
 from torch import nn
 
 import reparto
-from reparto.runtime._world import current
+from reparto.runtime._current import current
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),

@@ -23,8 +23,8 @@ from torch.utils.data import (
 )
 
 import reparto
+from reparto.runtime._current import current
 from reparto.runtime._tensors import Shard, whole
-from reparto.runtime._world import current
 from reparto.testing import run_workers
 
 X = torch.arange(46.0, dtype=torch.float64).view(23, 2)

@@ -13,7 +13,7 @@ from tests.runtime.cases import Case
 from torch import nn
 
 import reparto
-from reparto.runtime._world import current
+from reparto.runtime._current import current
 from reparto.testing import run_workers
 
 STASH = {}  # by worker, as these are threads of one process

@@ -118,7 +118,7 @@ def test_reading(case):
 
 def test_a_loss_that_was_sent_with_the_gradients_is_read_without_a_message():
     import reparto
-    from reparto.runtime._world import current
+    from reparto.runtime._current import current
     from reparto.testing import run_workers
 
     def function():

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from reparto.runtime._current import current
 from reparto.runtime._join import join
 from reparto.runtime._loader import shard_batch, shard_tensor, shared_loader
 from reparto.runtime._regions import makes_batches
 from reparto.runtime._tensors import Tracked
-from reparto.runtime._world import World, current
+from reparto.runtime._world import World
 from reparto.spec import Options, StrategyConfig
 
 T = TypeVar("T")

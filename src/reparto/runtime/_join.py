@@ -24,7 +24,8 @@ from reparto.comm import (
     own_address,
 )
 from reparto.runtime import _patches, _settling, _tensors
-from reparto.runtime._world import World, current, enter, outside
+from reparto.runtime._current import current, enter, outside
+from reparto.runtime._world import World
 from reparto.spec import Options, StepRecord, StrategyConfig
 
 __all__ = ["join", "leave"]

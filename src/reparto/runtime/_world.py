@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -23,8 +22,6 @@ from reparto.runtime._regions import Regions
 from reparto.runtime._stopping import Stopping
 from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
 from reparto.spec import Options, StepRecord
-
-__all__ = ["World", "current"]
 
 T = TypeVar("T")
 
@@ -562,54 +559,3 @@ def _numbers(value: Any) -> Iterator[float]:
     elif isinstance(value, list):
         for part in value[:1000]:
             yield from _numbers(part)
-
-
-# Whose world.
-
-_thread = threading.local()
-_process: World | None = None
-_has_threads = False
-
-
-def current() -> World | None:
-    """The world of this thread: its own (tests), or that of the process."""
-    if _has_threads:
-        world = getattr(_thread, "world", None)
-        return None if world is OUTSIDE else world or _process
-    return _process
-
-
-#: Of a thread that does nothing for the script.
-OUTSIDE: Any = object()
-
-
-_tensors._current.append(current)
-
-
-# A process that the script forks (a DataLoader's worker) is no worker of ours.
-os.register_at_fork(after_in_child=lambda: enter(None))
-
-
-def enter(world: World | None) -> None:
-    """Make a world that of the process."""
-    global _process
-    _process = world
-
-
-def enter_thread(world: World | None) -> None:
-    """Make a world that of this thread; several workers then live in one process."""
-    global _has_threads
-    _has_threads = True
-    _thread.world = world
-
-
-@contextlib.contextmanager
-def outside() -> Iterator[None]:
-    """What this thread does inside, it does not do for the script."""
-    global _has_threads
-    was = getattr(_thread, "world", None)
-    _thread.world, _has_threads = OUTSIDE, True
-    try:
-        yield
-    finally:
-        _thread.world = was

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import reparto
+from reparto.runtime._current import current
 from reparto.runtime._tensors import Shard, Summand, whole
-from reparto.runtime._world import current
 from reparto.testing._workers import run_workers
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from reparto import strategies
 from reparto.comm import CountingGroup, Meeting, ThreadGroup
-from reparto.runtime import _patches, _settling, _world
+from reparto.runtime import _current, _patches, _settling
 from reparto.runtime._world import World
 from reparto.spec import Options, StrategyConfig
 from reparto.testing._turns import Place, Turns, random_state, set_random_state
@@ -53,11 +53,11 @@ def run_workers(
     turns = Turns(size, timeout_s, all_generators)
     crew = _Crew(size, strategy or StrategyConfig(kind="all-reduce"), turns)
     before = random_state(all_generators)
-    _patches.install(_world.current, tracking=size > 1)
+    _patches.install(_current.current, tracking=size > 1)
     if size > 1:
-        _settling.install(_world.current)
+        _settling.install(_current.current)
     if options.get("losses"):
-        _patches.install_losses(_world.current)
+        _patches.install_losses(_current.current)
     try:
         return crew.run(function, Options(**options), regions)
     finally:
@@ -99,7 +99,7 @@ class _Crew:
             self.turns.enter(rank)
             world = self._world(rank, options)
             world.has_regions = regions
-            _world.enter_thread(world)
+            _current.enter_thread(world)
             self.results[rank] = function()
             world.settle()
             world.strategy.finish()
@@ -109,7 +109,7 @@ class _Crew:
             self.errors.insert(self._num_own(), error)
             self.turns.abort()
         finally:
-            _world.enter_thread(None)
+            _current.enter_thread(None)
             self.turns.leave(rank)
 
     def _num_own(self) -> int:
@@ -128,7 +128,7 @@ class _Crew:
             strategy=config.build(groups["gradients"]),
             options=options,
         )
-        world.strategy.outside = _world.outside
+        world.strategy.outside = _current.outside
         world.use(config)
         world.groups = list(groups.values())
         return world
