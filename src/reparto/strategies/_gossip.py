@@ -86,10 +86,12 @@ class Gossip(_base.Strategy):
             if self.compressor.is_lossy:
                 size = self.compressor.encoded_bytes(profile.num_parameters)
             num_workers = max(1, len(cluster.hosts))
-            count = len(neighbours(self, 0, num_workers, 0))
+            rounds = range(len(distances(self, num_workers)))
+            every = self.sync_every * len(rounds)
             return tuple(
-                Message(pattern="push", size_bytes=size, every=self.sync_every, ready_at=1.0)
-                for _ in range(count)
+                Message(pattern="push", size_bytes=size, every=every, ready_at=1.0)
+                for number in rounds
+                for _ in neighbours(self, 0, num_workers, number)
             )
 
         def build(self, group: Group) -> Gossip:
@@ -195,8 +197,13 @@ def neighbours(config: Gossip.Config, rank: int, size: int, number: int) -> list
         random.Random(config.seed * 1000003 + number).shuffle(order)
         place = order.index(rank) ^ 1
         return [order[place]] if place < size else []
-    distance = 1
-    if config.graph == "exponential":
-        distances = [2**power for power in range((size - 1).bit_length()) if 2**power < size]
-        distance = distances[number % len(distances)]
+    ways = distances(config, size)
+    distance = ways[number % len(ways)]
     return sorted({(rank + distance) % size, (rank - distance) % size} - {rank})
+
+
+def distances(config: Gossip.Config, size: int) -> list[int]:
+    """How far away the neighbours of successive rounds are; one number where it is always so."""
+    if config.graph != "exponential":
+        return [1]
+    return [2**power for power in range((size - 1).bit_length()) if 2**power < size] or [1]
