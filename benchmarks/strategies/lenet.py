@@ -23,6 +23,7 @@ class LeNet(nn.Module):
         self.fc3 = nn.Linear(84, 10)
 
     def forward(self, x):
+        x = (x.float() / 255 - 0.2860) / 0.3530
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         x = F.relu(self.fc1(x.flatten(1)))
@@ -34,8 +35,7 @@ def read(folder, name):
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
     with gzip.open(Path(folder) / f"{name}-labels-idx1-ubyte.gz") as file:
         labels = np.frombuffer(file.read(), np.uint8, offset=8)
-    x = (torch.from_numpy(images.astype(np.float32)) / 255 - 0.2860) / 0.3530
-    return TensorDataset(x, torch.from_numpy(labels.astype(np.int64)))
+    return TensorDataset(torch.tensor(images), torch.from_numpy(labels.astype(np.int64)))
 
 
 def main():

@@ -29,29 +29,29 @@ CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sequential": ("single", ()),
     "all-reduce": ("all-reduce", ()),
     "parameter-server": ("parameter-server", ()),
-    "all-reduce, 64 a worker": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20")),
+    "all-reduce, 64 a worker": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20")),
     "stale": ("parameter-server", (*WORKER, "mode=stale")),
     "async": ("parameter-server", (*WORKER, "mode=async")),
     "local-sgd": ("local-sgd", (*WORKER, "sync_every=8")),
     "post-local-sgd": ("post-local-sgd", (*WORKER, "sync_every=8", "begin_after=30")),
     "diloco": ("diloco", (*WORKER, "sync_every=16", "begin_after=30")),
     "gossip": ("gossip", WORKER),
-    "f16": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=cast")),
-    "8 bits": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=quantize")),
+    "f16": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=cast")),
+    "8 bits": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=quantize")),
     "4 bits": (
         "all-reduce",
-        (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=4"),
+        (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=4"),
     ),
     "1 bit": (
         "all-reduce",
-        (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=1"),
+        (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=1"),
     ),
-    "top-k 1 %": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=topk")),
+    "top-k 1 %": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=topk")),
     "random-k 1 %": (
         "all-reduce",
-        (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=randomk"),
+        (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=randomk"),
     ),
-    "powersgd": ("all-reduce", (*WORKER, "rate=3", "rate_warmup=20", "compressor.kind=powersgd")),
+    "powersgd": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=powersgd")),
 }
 
 

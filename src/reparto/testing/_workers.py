@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from reparto import strategies
 from reparto.comm import CountingGroup, Meeting, ThreadGroup
 from reparto.runtime import _current, _patches, _settling
+from reparto.runtime._balance import Balance
 from reparto.runtime._world import World
 from reparto.spec import Options, StrategyConfig
 from reparto.testing._turns import Place, Turns, random_state, set_random_state
@@ -130,5 +131,7 @@ class _Crew:
         )
         world.strategy.outside = _current.outside
         world.use(config)
+        if isinstance(config, strategies.Shared) and config.balance == "auto":
+            world.balance = Balance(world)  # threads that take turns have no speeds
         world.groups = list(groups.values())
         return world
