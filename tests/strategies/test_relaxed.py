@@ -1,5 +1,6 @@
 """Strategies whose replicas differ between rounds: the contract, and what is their own."""
 
+import itertools
 import time
 
 import pytest
@@ -198,31 +199,12 @@ def test_nobody_is_further_ahead_than_the_bound():
     assert torch.equal(found[0], found[2])
 
 
-def test_stale_gradients_make_smaller_steps():
-    def moved(damping):
-        config = ParameterServer.Config(mode="async", damping=damping, batch="worker")
-        desk = Desk(config, 4)
-        tensor = torch.zeros(2).requires_grad_()
-        optimizer = torch.optim.SGD([tensor], lr=0.1)
-        given = ParameterSet("set", [tensor])
-        compressor = Uncompressed(None)
-        desk.keep(Share(0, 0, [0], given), optimizer, compressor)
-        there = torch.ones(1, dtype=torch.uint8)  # it has a gradient
-        payload = torch.cat([compressor.encode(torch.ones(2), ""), there])
-        for _ in range(4):
-            desk.push(0, 1, 0, 1.0, payload, compressor)  # pulled before the first of them
-        return -desk.pull(0, 1, False)[1][0].item()
-
-    assert moved(0.0) == pytest.approx(0.4)
-    assert moved(1.0) == pytest.approx(0.1 * (1 + 1 / 2 + 1 / 3 + 1 / 4))
-
-
-def desk_of(config, size, lr=0.1):
+def desk_of(config, size, lr=0.1, kind=torch.optim.SGD):
     """A server's desk that keeps two zeros, and a push of a gradient of ones."""
     desk, tensor = Desk(config, size), torch.zeros(2).requires_grad_()
     compressor = Uncompressed(None)
     share = Share(0, 0, [0], ParameterSet("set", [tensor]))
-    desk.keep(share, torch.optim.SGD([tensor], lr=lr), compressor)
+    desk.keep(share, kind([tensor], lr=lr), compressor)
     there = torch.ones(1, dtype=torch.uint8)  # it has a gradient
 
     def push(rank, version, value):
@@ -231,6 +213,42 @@ def desk_of(config, size, lr=0.1):
         desk.ask(0, rank, True)
 
     return desk, push
+
+
+def test_stale_gradients_make_smaller_steps():
+    def moved(damping):
+        config = ParameterServer.Config(
+            mode="async", damping=damping, batch="worker", lookahead=0.0, warmup=0
+        )
+        desk, push = desk_of(config, 2, kind=torch.optim.Adagrad)  # has no momentum
+        states = [desk.kept[0].state()[1][0].item()]
+        for _ in range(6):
+            push(1, 0, 1.0)  # pulled before the first of them
+            states.append(desk.kept[0].state()[1][0].item())
+        return [before - after for before, after in itertools.pairwise(states)]
+
+    free, damped = moved(0.0), moved(1.0)
+    shrunk = [two / one for one, two in zip(free, damped, strict=True)]
+    assert shrunk == pytest.approx([1, 1, 2 / 3, 2 / 4, 2 / 5, 2 / 6])
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_workers_compute_where_momentum_will_have_led(kind):
+    config = ParameterServer.Config(mode="async", batch="worker", lookahead=1.0, warmup=0)
+    desk, push = desk_of(config, 4, kind=kind)
+    replies = []
+    desk.reply = lambda target, version, flat: replies.append(flat[0].item())
+    for rank in range(4):
+        push(rank, rank, 1.0)
+    here = desk.pull(0, 0, False)[1][0].item()
+    assert here < 0
+    assert replies[-1] < here * 1.5  # further on, the way that all are going
+    momentum = 1 - 0.1 / (4 * 2.0)
+    (group,) = desk.kept[0].optimizer.param_groups
+    found = group["betas"][0] if "betas" in group else group["momentum"]
+    assert found == pytest.approx(momentum)
+    (own,) = desk.kept[0].followed.param_groups
+    assert own.get("momentum", 0) == 0  # the script's optimizer is as it was
 
 
 def test_a_round_ends_without_the_slowest_and_its_gradient_is_left_out():
@@ -440,7 +458,8 @@ def test_a_batch_a_worker_is_a_larger_batch():
         return model.weight.detach().clone()
 
     large = run_workers(3, lambda: script(24))[0]
-    strategy = StrategyConfig(kind="all-reduce", settings={"batch": "worker"})
+    settings = {"batch": "worker", "rate": 1.0}
+    strategy = StrategyConfig(kind="all-reduce", settings=settings)
     merged = run_workers(3, lambda: script(8), strategy=strategy)[0]
     torch.testing.assert_close(merged, large)
 
@@ -469,10 +488,54 @@ def test_rates_are_the_scripts_own_between_steps():
         optimizer.step()
         return optimizer.param_groups[0]["lr"], (before - model.weight.detach()).mean().item()
 
-    strategy = StrategyConfig(kind="all-reduce", settings={"rate": 3.0})
+    strategy = StrategyConfig(kind="all-reduce", settings={"rate": 3.0, "rate_warmup": 0})
     for rate, moved in run_workers(2, script, strategy=strategy):
         assert rate == 0.1
         assert moved == pytest.approx(0.3)
+
+
+def test_rates_follow_the_batches_of_a_step_unless_they_are_set():
+    assert AllReduce.Config().rate_at(0, 16) == 1.0
+    larger = AllReduce.Config(batch="worker")
+    assert larger.rate_at(100, 16) == 16.0
+    assert 1.0 < larger.rate_at(0, 16) < larger.rate_at(10, 16) < 16.0
+    assert AllReduce.Config(batch="worker", rate=2.0).rate_at(100, 16) == 2.0
+    assert ParameterServer.Config(batch="worker", mode="async").rate_at(100, 16) == 1.0
+    assert ParameterServer.Config(batch="worker").rate_at(100, 16) == 16.0
+    # Outer momentum of 0.8 makes five times the way.
+    assert DiLoCo.Config(batch="worker").rate_at(100, 16) == pytest.approx(16 / 5)
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+def test_what_compression_leaves_out_stays_in_the_worker(bits):
+    """So that nothing is lost: anchor and leftovers add up to what all workers have."""
+    config = DiLoCo.Config(
+        sync_every=1, outer_momentum=0.0, compressor=Quantize.Config(bits=bits, block=8)
+    )
+
+    def work(group):
+        strategy = config.build(group)
+        tensor = torch.zeros(32).requires_grad_()
+        given = ParameterSet("set", [tensor])
+        given.share = 1 / 2
+        strategy.start(given)
+        torch.manual_seed(group.rank())
+        with torch.no_grad():
+            tensor += torch.randn(32)
+        moved = tensor.detach().clone()
+        strategy.after_step(given)
+        (fragment,) = strategy.fragments["set"]
+        owed = strategy.compressor._owed  # by the sums of chunks
+        sums = torch.stack([owed[f"{fragment.key}/sum of {group.rank()}"]]).sum(0)
+        return moved, tensor.detach().clone(), fragment.anchor.clone(), sums
+
+    meeting = Meeting(2, timeout_s=20)
+    found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    anchor = found[0][2]
+    assert torch.equal(anchor, found[1][2])
+    left = sum(here - anchor for _, here, _, _ in found) / 2
+    sums = torch.cat([one[3] for one in found])
+    torch.testing.assert_close(anchor + left + sums, (found[0][0] + found[1][0]) / 2)
 
 
 def test_updates_by_hand_are_refused():
@@ -624,7 +687,7 @@ def test_parameters_that_the_script_loads_are_taken(kind):
 
 def test_servers_leave_parameters_without_a_gradient_alone():
     def work(group):
-        strategy = ParameterServer.Config(mode="stale").build(group)
+        strategy = ParameterServer.Config(mode="stale", warmup=0).build(group)
         frozen, trained = torch.ones(3), torch.ones(3).requires_grad_()
         optimizer = torch.optim.AdamW([frozen, trained], lr=0.1, weight_decay=0.5)
         given = ParameterSet("set", [frozen, trained])

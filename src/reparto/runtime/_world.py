@@ -108,7 +108,9 @@ class World:
         """Go by a strategy's settings."""
         if isinstance(config, strategies.Shared):
             self.batches_a_step = self.size if config.batch == "worker" else 1
-            self.rate_at = config.rate_at
+            self.rate_at = lambda step: config.rate_at(step, self.size)
+            if (rate := config.rate_for(self.size)) != 1.0:
+                self.note(f"learning rates are multiplied by {rate:g}")
             self.stopping.lead = config.lead(self.size)
             is_fixed = config.balance != "auto"
             self.balance = Balance(self, config.balance if config.waits or is_fixed else "even")

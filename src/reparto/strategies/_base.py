@@ -83,7 +83,8 @@ class Shared(Config):
         batch: Whose the script's batch size is. ``script``: a step is made of one batch of the
             script, shared out. ``worker``: each worker takes a batch of that size, so a step is
             made of as many batches as there are workers, and there are fewer steps.
-        rate: Factor on the learning rates that the script sets.
+        rate: Factor on the learning rates that the script sets. ``auto``: the number of batches
+            that a step is made of, in all.
         rate_warmup: Steps in which that factor grows from 1.
         balance: How a step's samples are shared out over workers. ``auto``: in proportion to
             measured speed, where workers differ; ``even``; or a weight for each, as ``2:1:1``.
@@ -92,8 +93,8 @@ class Shared(Config):
     """
 
     batch: Literal["script", "worker"] = "script"
-    rate: float = 1.0
-    rate_warmup: int = 0
+    rate: float | Literal["auto"] = "auto"
+    rate_warmup: int = 20
     balance: str = "auto"
     topology: Literal["auto", "given"] = "auto"
 
@@ -109,11 +110,20 @@ class Shared(Config):
         """Whether workers wait for the slowest, so that it is worth giving it less to do."""
         return True
 
-    def rate_at(self, step: int) -> float:
+    def rate_for(self, num_workers: int) -> float:
+        """The factor on learning rates."""
+        return self.best_rate(num_workers) if self.rate == "auto" else self.rate
+
+    def best_rate(self, num_workers: int) -> float:
+        """What ``auto`` stands for: as much of a way is made with as many samples."""
+        return float(num_workers) if self.batch == "worker" else 1.0
+
+    def rate_at(self, step: int, num_workers: int) -> float:
         """The factor on learning rates at a step, the first of which is 0."""
-        if step >= self.rate_warmup:
-            return self.rate
-        return 1.0 + (self.rate - 1.0) * (step + 1) / (self.rate_warmup + 1)
+        rate = self.rate_for(num_workers)
+        if step >= self.rate_warmup or rate <= 1.0:
+            return rate
+        return 1.0 + (rate - 1.0) * (step + 1) / (self.rate_warmup + 1)
 
     #: With fewer hosts there is nothing to choose: all rings of three are one.
     least_hosts: ClassVar[int] = 4
@@ -136,8 +146,10 @@ class Shared(Config):
         told = []
         if self.batch == "worker":
             told.append("a step is made of one batch a worker, so there are fewer steps")
-        if self.rate != 1.0:
+        if self.rate != "auto" and self.rate != 1.0:
             told.append(f"learning rates are multiplied by {self.rate:g}")
+        elif self.best_rate(2) != self.best_rate(1):
+            told.append("learning rates are multiplied to match")
         return "; ".join(told)
 
 

@@ -17,10 +17,14 @@ from torch import Tensor
 from reparto.errors import RefusedError, WorkerError
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._flat import laid, padded
+from reparto.strategies._momentum import momentum_of, set_momentum
 from reparto.strategies.compressors import Compressor
 
 if TYPE_CHECKING:
     from reparto.strategies._parameter_server import ParameterServer
+
+#: Of optimizers with less momentum, servers take this.
+LEAST_MOMENTUM = 0.9
 
 EXACT = "take an exact strategy: --strategy all-reduce"
 
@@ -80,7 +84,8 @@ class Desk:
         """Take up tensors, with a copy of the optimizer that steps for them alone."""
         with self._changed:
             like = torch.zeros_like(share.gradient(compressor))
-            self.kept[share.key] = Kept(share, optimizer, self.size, like)
+            caution = self.size**-0.5 if self.config.batch == "worker" else 1.0
+            self.kept[share.key] = Kept(share, optimizer, self.size, like, caution)
 
     def push(
         self,
@@ -102,18 +107,26 @@ class Desk:
             if self.config.backup:
                 self._gather(kept, version, weight, flat, present)
             else:
-                self._step_at_once(kept, version, weight, flat, present)
+                self._step_at_once(kept, rank, version, weight, flat, present)
             self._let_go()
 
     def _step_at_once(
-        self, kept: Kept, version: int, weight: float, flat: Tensor, present: list[int]
+        self,
+        kept: Kept,
+        rank: int,
+        version: int,
+        weight: float,
+        flat: Tensor,
+        present: list[int],
     ) -> None:
+        config, size = self.config, self.size
         staleness = max(0, kept.version - version)
-        # A slice of a batch weighs 1/N already, and is N − 1 steps stale as a rule.
-        usual = self.size if self.config.batch == "script" else 1
-        factor = weight * min(1.0, usual / (1.0 + staleness)) ** self.config.damping
-        factor *= self.config.rate_at(kept.version // self.size)
-        kept.step(flat, present, factor)
+        kept.staleness[rank] += 0.1 * (staleness - kept.staleness[rank])
+        round_ = kept.version / size
+        factor = weight * min(1.0, size / (1.0 + staleness)) ** config.damping
+        factor *= min(1.0, (round_ + 1) / max(1, config.warmup))
+        factor *= config.rate_at(int(round_), size)
+        kept.step(flat, present, factor, 1 - 1 / (size * config.memory))
 
     def _gather(
         self, kept: Kept, version: int, weight: float, flat: Tensor, present: list[int]
@@ -128,7 +141,7 @@ class Desk:
     def _end_round(self, kept: Kept) -> None:
         needed = min(self.size - self.config.backup, self.size - len(self._resting))
         if kept.num_gathered and kept.num_gathered >= needed:
-            kept.step_with_gathered(self.config.rate_at(kept.version))
+            kept.step_with_gathered(self.config.rate_at(kept.version, self.size))
 
     def rest(self, rank: int) -> None:
         """A worker has made its steps for now: rounds end without it until it pulls."""
@@ -142,7 +155,7 @@ class Desk:
         ready = [one for one in self._waiting if self._may_go(*one)]
         self._waiting = [one for one in self._waiting if one not in ready]
         for key, target in ready:
-            self.reply(target, *self.kept[key].state())
+            self._answer(key, target, has_pushed=True)
         self._changed.notify_all()
 
     def ask(self, key: int, rank: int, has_pushed: bool) -> None:
@@ -153,7 +166,7 @@ class Desk:
             elif not self._may_go(key, rank):
                 self._waiting.append((key, rank))
                 return
-            self.reply(rank, *self.kept[key].state())
+            self._answer(key, rank, has_pushed=has_pushed)
 
     def pull(self, key: int, rank: int, has_pushed: bool) -> tuple[int, Tensor]:
         """The same for the worker in this process, which waits here."""
@@ -166,7 +179,17 @@ class Desk:
                 self._changed.wait(1.0)
             if self._failure is not None:
                 raise WorkerError("the parameter server has failed") from self._failure
-            return self.kept[key].state()
+            return self._state_for(key, rank, has_pushed=has_pushed)
+
+    def _answer(self, key: int, rank: int, *, has_pushed: bool) -> None:
+        self.reply(rank, *self._state_for(key, rank, has_pushed=has_pushed))
+
+    def _state_for(self, key: int, rank: int, *, has_pushed: bool) -> tuple[int, Tensor]:
+        """What is kept; for one who goes on training, what it will have become."""
+        version, flat = self.kept[key].state()
+        if has_pushed and not self.config.backup:
+            flat += self.config.lookahead * self.kept[key].way_of(rank)
+        return version, flat
 
     def _may_go(self, key: int, rank: int) -> bool:
         kept = self.kept[key]
@@ -207,9 +230,12 @@ class Kept:
         optimizer: The script's; its rates and the like are followed.
         size: Number of workers.
         like: What a gradient looks like when it is decoded.
+        caution: Factor on the rates of plain SGD.
     """
 
-    def __init__(self, share: Share, optimizer: Any, size: int, like: Tensor) -> None:
+    def __init__(
+        self, share: Share, optimizer: Any, size: int, like: Tensor, caution: float = 1.0
+    ) -> None:
         copied = copy.deepcopy(optimizer)
         twins = {
             id(theirs): ours
@@ -228,6 +254,10 @@ class Kept:
         self.sizes = [tensor.numel() for tensor in self.tensors]
         self.clocks = [0] * size
         self.answered = [-1] * size
+        self.staleness = [size - 1.0] * size
+        self._caution = caution
+        self._way: Tensor | None = None
+        self._momentum = 0.0
         self.num_gathered = self.num_late = 0
         self._gathered: tuple[Tensor, list[int], float] | None = None
         self.version = 0
@@ -250,19 +280,52 @@ class Kept:
         self._gathered, self.num_gathered = None, 0
         self.step(total / max(weights, 1e-30), present, factor)
 
-    def step(self, flat: Tensor, has_gradient: list[int], factor: float) -> None:
-        """Step with a gradient, rates multiplied by a factor; some tensors may have none."""
+    def way_of(self, rank: int) -> Tensor | float:
+        """What momentum alone will add until a worker's next gradient comes."""
+        if self._way is None or not self._momentum:
+            return 0.0
+        mu, steps = self._momentum, self.staleness[rank]
+        return self._way.mul(mu * (1 - mu**steps) / (1 - mu))
+
+    def step(
+        self, flat: Tensor, has_gradient: list[int], factor: float, memory: float | None = None
+    ) -> None:
+        """Step with a gradient; some tensors may have none.
+
+        Args:
+            flat: The gradient.
+            has_gradient: Of which tensors.
+            factor: On the rates.
+            memory: How momentum is lengthened: 1 − (1 − momentum) (1 − memory); None leaves it.
+        """
         for ours, theirs in zip(
             self.optimizer.param_groups, self.followed.param_groups, strict=True
         ):
             ours.update({name: one for name, one in theirs.items() if name != "params"})
+            if memory is not None:
+                self._lengthen(ours, memory)
             if ours.get("lr") is not None:
                 ours["lr"] = ours["lr"] * factor
         pieces = flat[: sum(self.sizes)].split(self.sizes)
         for tensor, piece, has_one in zip(self.tensors, pieces, has_gradient, strict=True):
             set_grad(tensor, piece.view(tensor.shape).clone() if has_one else None)
+        before = laid(self.tensors) if memory is not None else None
         self.optimizer.step()
+        self._way = None if before is None else laid(self.tensors).sub_(before)
         self.version += 1
+
+    def _lengthen(self, group: dict[str, Any], memory: float) -> None:
+        """Gradients of several workers come where alone one did: momentum spans as many rounds.
+
+        Long momentum with a look ahead bears delay far better than short momentum without.
+        """
+        own = momentum_of(group)
+        if own is None:
+            return
+        self._momentum = 1 - (1 - max(own, LEAST_MOMENTUM)) * (1 - memory)
+        set_momentum(group, self._momentum)
+        if "betas" not in group and "alpha" not in group:  # SGD: nothing holds its steps in check
+            group["lr"] = group["lr"] * self._caution
 
     def state(self) -> tuple[int, Tensor]:
         """The version, and the parameters end to end; fresh."""

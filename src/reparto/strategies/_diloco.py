@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,13 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet
+from reparto.strategies._momentum import at_most
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
+
+T = TypeVar("T")
+Summed = tuple[Tensor, Tensor | None]
 
 
 class DiLoCo(Together):
@@ -36,11 +40,15 @@ class DiLoCo(Together):
             sync_every: Local steps between two outer steps of a parameter.
             outer_rate: Learning rate of the outer step.
             outer_momentum: Its Nesterov momentum.
+            inner_momentum: The optimizer's own (Adam's first beta) is lowered to that: momentum
+                belongs after the sum. ``keep`` leaves it.
             fragments: Parameters are sent in so many fragments, in turn, so that the link is used
                 evenly.
             overlap: Steps for which a worker goes on while a fragment travels.
             keep: How much of the way that a worker made meanwhile is kept, from 0 to 1.
             begin_after: Steps of all-reduce before that, in which all is still in motion.
+            show: What evaluations and checkpoints see: ``mean``, of all replicas now, or
+                ``anchor``, where they met last, which costs no bytes.
             compressor: How drifts are made smaller.
         """
 
@@ -50,13 +58,15 @@ class DiLoCo(Together):
         paper: ClassVar[str] = (
             "Douillard et al. 2023, arXiv:2311.08105; Streaming DiLoCo 2025, arXiv:2501.18512"
         )
-        sync_every: int = 64
-        outer_rate: float = 0.7
-        outer_momentum: float = 0.9
+        sync_every: int = 16
+        outer_rate: float = 1.0
+        outer_momentum: float = 0.8
+        inner_momentum: float | Literal["keep"] = 0.5
         fragments: int = 1
         overlap: int = 0
         keep: float = 0.5
         begin_after: int = 0
+        show: Literal["mean", "anchor"] = "mean"
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
@@ -72,10 +82,14 @@ class DiLoCo(Together):
                     f"{self.sync_every // self.fragments}",
                     remedy="a fragment must have arrived when the next is sent",
                 )
-            if self.begin_after < 0 or not 0 <= self.keep <= 1:
+            if self.begin_after < 0 or not 0 <= self.keep <= 1 or self.outer_rate <= 0:
                 raise UsageError(
-                    "begin_after is at least 0, and keep is from 0 to 1", remedy="correct it"
+                    "begin_after is at least 0, keep from 0 to 1, outer_rate above 0",
+                    remedy="correct it",
                 )
+            inner = 0.0 if self.inner_momentum == "keep" else self.inner_momentum
+            if not 0 <= self.outer_momentum < 1 or not 0 <= inner < 1:
+                raise UsageError("momentum is from 0 to below 1", remedy="correct it")
 
         @property
         def changes(self) -> str:
@@ -84,6 +98,10 @@ class DiLoCo(Together):
                 f"workers take {self.sync_every} steps of their own before an outer step with "
                 "momentum brings them together"
             )
+
+        def best_rate(self, num_workers: int) -> float:
+            """Outer momentum lengthens steps; less of inner rate makes up for it."""
+            return super().best_rate(num_workers) * (1 - self.outer_momentum) / self.outer_rate
 
         def lead(self, num_workers: int) -> int:
             """A round."""
@@ -106,7 +124,7 @@ class DiLoCo(Together):
         self.compressor = config.compressor.build(group)
         self.replicas: dict[str, Replica] = {}
         self.fragments: dict[str, list[Fragment]] = {}
-        self._under_way: list[tuple[int, Fragment, Tensor, Future[Tensor]]] = []
+        self._under_way: list[tuple[int, Fragment, Tensor, Future[Summed]]] = []
         self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
         self._steps: dict[str, int] = {}
         self._aside: list[tuple[Part, Tensor]] = []
@@ -126,6 +144,14 @@ class DiLoCo(Together):
             for part in replica.parts
             for number, bounds in enumerate(part.pieces(count))
         ]
+
+    def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
+        """Step with little momentum: the outer step has its own."""
+        inner, optimizer = self.config.inner_momentum, parameters.optimizer
+        if inner == "keep" or not self.apart or optimizer is None:
+            return local_step()
+        with at_most(optimizer, inner):
+            return local_step()
 
     def after_step(self, parameters: ParameterSet) -> None:
         """Send the fragment whose turn it is; apply what has arrived."""
@@ -149,14 +175,17 @@ class DiLoCo(Together):
         weight = replica.mean_weight or 1 / self.group.size()
         term = here.sub(fragment.anchor).mul_(weight)
         if self._courier is None:
-            total: Future[Tensor] = Future()
-            total.set_result(self._sum(term, fragment))
+            total: Future[Summed] = Future()
+            total.set_result(self._sum(term, fragment, weight))
         else:
-            total = self._courier.submit(self._sum, term, fragment)
+            total = self._courier.submit(self._sum, term, fragment, weight)
         self._under_way.append((step + self.config.overlap, fragment, here, total))
 
-    def _sum(self, term: Tensor, fragment: Fragment) -> Tensor:
-        return self.compressor.sum_over(term, fragment.shapes, fragment.key)
+    def _sum(self, term: Tensor, fragment: Fragment, weight: float) -> Summed:
+        """The sum, and what compression left out of this worker's own drift."""
+        total = self.compressor.sum_over(term, fragment.shapes, fragment.key)
+        left = self.compressor.left(fragment.key, term.numel())
+        return total, None if left is None or not weight else left / weight
 
     def _land(self, is_due: Callable[[int, Fragment], bool]) -> None:
         """Apply what is due; wait for it if it is still on its way."""
@@ -165,17 +194,23 @@ class DiLoCo(Together):
         for _, fragment, sent, total in landing:
             self._outer_step(fragment, sent, total.result())
 
-    def _outer_step(self, fragment: Fragment, sent: Tensor, mean: Tensor) -> None:
-        """Nesterov: the mean drift is the step that the outer gradient asks for."""
+    def _outer_step(self, fragment: Fragment, sent: Tensor, summed: Summed) -> None:
+        """Nesterov: the mean drift is the step that the outer gradient asks for.
+
+        What compression left out stays in the worker's own parameters, as a drift of the next
+        round; it is not lost, and it is where the worker computes.
+        """
+        mean, left = summed
         momentum = self.config.outer_momentum
         fragment.velocity.mul_(momentum).add_(mean)
         step = mean + momentum * fragment.velocity if momentum else mean
         fragment.anchor.add_(step, alpha=self.config.outer_rate)
         meanwhile = fragment.now().sub_(sent)
-        fragment.put(fragment.anchor + self.config.keep * meanwhile)
+        here = fragment.anchor + self.config.keep * meanwhile
+        fragment.put(here if left is None else here.add_(left))
 
     def settle(self) -> None:
-        """Show the mean of all replicas; anchors, momentum and replicas stay as they are."""
+        """Show the mean of all replicas, or anchors; all of them stay as they are."""
         self._land(lambda due, fragment: True)
         if not self.apart or self._aside:
             return
@@ -183,8 +218,12 @@ class DiLoCo(Together):
             for part in replica.parts:
                 own = part.flat()
                 self._aside.append((part, own))
-                weight = replica.mean_weight or 1 / self.group.size()
-                part.put(self.group.sum(own * weight))
+                if self.config.show == "mean":
+                    weight = replica.mean_weight or 1 / self.group.size()
+                    part.put(self.group.sum(own * weight))
+        if self.config.show == "anchor":
+            for fragment in (one for several in self.fragments.values() for one in several):
+                fragment.put(fragment.anchor)
 
     def resume(self) -> None:
         """Go on from the worker's own parameters."""

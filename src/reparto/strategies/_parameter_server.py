@@ -51,8 +51,13 @@ class ParameterServer(_base.Strategy):
             bound: How far ahead; ``async`` allows four times the number of workers.
             backup: With ``sync``: a step waits for all workers but so many; the gradients of the
                 slowest are left out.
-            damping: How steps shrink with the staleness of their gradient: by 1 over (1 +
-                staleness) to that power. 0 leaves them as they are, 1 divides by the staleness.
+            damping: How steps shrink with the staleness of their gradient, where that is above
+                the usual one: by N over (1 + staleness) to that power. 0 leaves them.
+            memory: Without ``sync``, the optimizer's momentum lasts for so many rounds of all
+                workers as alone for steps.
+            lookahead: Without ``sync``, workers compute at the parameters that they expect to
+                find when their gradient comes: so many times the way that momentum will make.
+            warmup: Without ``sync``, rounds of all workers in which steps grow to their size.
             compressor: How gradients are made smaller on their way; not with ``sync``.
         """
 
@@ -68,14 +73,20 @@ class ParameterServer(_base.Strategy):
         bound: int = 4
         backup: int = 0
         damping: float = 1.0
+        memory: float = 2.0
+        lookahead: float = 2.5
+        warmup: int = 60
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            if self.servers < 1 or self.bound < 0 or self.damping < 0:
+            if self.servers < 1 or min(self.bound, self.damping, self.lookahead, self.warmup) < 0:
                 raise UsageError(
-                    "servers is below 1, or bound or damping below 0", remedy="correct the setting"
+                    "servers is below 1, or bound, damping, lookahead or warmup below 0",
+                    remedy="correct the setting",
                 )
+            if self.memory * 2 < 1:
+                raise UsageError(f"memory={self.memory}", remedy="give at least 0.5")
             if self.backup < 0 or (self.backup and self.mode != "sync"):
                 raise UsageError(
                     f"backup={self.backup} with mode={self.mode}",
@@ -120,6 +131,11 @@ class ParameterServer(_base.Strategy):
         def order(self, costs: Costs) -> list[int]:
             """Servers where all reach them best."""
             return server_order(costs, server_ranks(self.servers, len(costs)))
+
+        def best_rate(self, num_workers: int) -> float:
+            """Where each gradient makes a step of its own, there are as many as alone."""
+            alone = self.apart and not self.backup
+            return 1.0 if alone else super().best_rate(num_workers)
 
         def lead(self, num_workers: int) -> int:
             """One step, or as far as workers may go ahead."""

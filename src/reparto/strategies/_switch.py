@@ -69,7 +69,7 @@ class Switch(Strategy):
                 mode=self.mode,
                 bound=self.bound,
                 batch=self.batch,
-                rate=self.rate,
+                rate=1.0,
                 balance=self.balance,
             )
 

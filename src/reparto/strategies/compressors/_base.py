@@ -115,6 +115,10 @@ class Compressor(ABC):
         """Drop what is owed (the workers have agreed by other means)."""
         self._owed.clear()
 
+    def left(self, key: str, numel: int) -> Tensor | None:
+        """What this worker's last term has lost, of which the caller takes care from now on."""
+        return self._owed.pop(key, None)
+
     def with_owed(self, tensor: Tensor, key: str) -> Tensor:
         """A term plus what earlier calls owe; fresh."""
         owed = self._owed.get(key)
@@ -156,6 +160,12 @@ class Chunked(Compressor):
         sums = self.group.gather_all(self.encode(total, f"{key}/sum of {rank}"))
         whole = torch.cat([self.decode(payload, like) for payload in sums])
         return whole[: flat.numel()]
+
+    def left(self, key: str, numel: int) -> Tensor | None:
+        """That of the chunks; what their sums lose is still owed."""
+        found = [self._owed.pop(f"{key}/to {one}", None) for one in range(self.group.size())]
+        chunks = [one for one in found if one is not None]
+        return torch.cat(chunks)[:numel] if len(chunks) == len(found) else None
 
 
 def chunk_length(numel: int, num_workers: int, block: int) -> int:

@@ -91,7 +91,8 @@ class Quantize(_base.Chunked):
     def decode(self, payload: Tensor, like: Tensor) -> Tensor:
         """Levels times scales."""
         num_blocks = like.numel() // self.block
-        scales = payload[: num_blocks * _SCALE_BYTES].view(_FLOAT32).view(-1, 1)
+        aligned = payload[: num_blocks * _SCALE_BYTES].clone()  # it may begin anywhere
+        scales = aligned.view(_FLOAT32).view(-1, 1)
         packed = payload[num_blocks * _SCALE_BYTES :].view(num_blocks, -1)
         return self._values(scales, self._unpacked(packed)).view(-1).to(like.dtype)
 
