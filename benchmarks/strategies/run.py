@@ -24,35 +24,48 @@ BIN = Path(sys.executable).parent
 Json = dict[str, Any]
 
 WORKER = ("batch=worker",)
+#: Drifts of every step, or of four, summed with the momentum after the sum.
+DRIFTS = ("diloco", (*WORKER, "rate=4", "sync_every=1", "show=anchor"))
 #: Name in the table: strategy, settings.
 CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sequential": ("single", ()),
     "all-reduce": ("all-reduce", ()),
     "parameter-server": ("parameter-server", ()),
-    "all-reduce, 64 a worker": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20")),
+    "all-reduce, 64 a worker": ("all-reduce", WORKER),
     "stale": ("parameter-server", (*WORKER, "mode=stale")),
     "async": ("parameter-server", (*WORKER, "mode=async")),
-    "local-sgd": ("local-sgd", (*WORKER, "sync_every=8")),
-    "post-local-sgd": ("post-local-sgd", (*WORKER, "sync_every=8", "begin_after=30")),
-    "diloco": ("diloco", (*WORKER, "sync_every=16", "begin_after=30")),
+    "backup": ("parameter-server", (*WORKER, "backup=1")),
+    "switch": ("switch", WORKER),
+    "local-sgd": (
+        "local-sgd",
+        (*WORKER, "sync_every=2", "rate_warmup=30", "compressor.kind=quantize"),
+    ),
+    "post-local-sgd": (
+        "post-local-sgd",
+        (*WORKER, "sync_every=2", "begin_after=30", "compressor.kind=quantize"),
+    ),
+    "diloco, 1 bit": (
+        "diloco",
+        (*WORKER, "rate=4", "sync_every=4", "show=anchor", "compressor.kind=quantize",
+         "compressor.bits=1"),
+    ),
+    "diloco": ("diloco", (*WORKER, "sync_every=4", "show=anchor")),
     "gossip": ("gossip", WORKER),
-    "f16": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=cast")),
-    "8 bits": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=quantize")),
-    "4 bits": (
-        "all-reduce",
-        (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=4"),
+    "f16": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=cast")),
+    "8 bits": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=quantize")),
+    "4 bits": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=quantize", "compressor.bits=4")),
+    "1 bit": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=quantize", "compressor.bits=1")),
+    "top-k 1 %": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=topk")),
+    "top-k 0.1 %": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=topk", "compressor.fraction=0.001")),
+    "random-k 1 %": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=randomk")),
+    "powersgd": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=powersgd")),
+    "gradients, 8 bits": ("all-reduce", (*WORKER, "compressor.kind=quantize")),
+    "gradients, 4 bits": (
+        "all-reduce", (*WORKER, "compressor.kind=quantize", "compressor.bits=4"),
     ),
-    "1 bit": (
-        "all-reduce",
-        (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=quantize", "compressor.bits=1"),
-    ),
-    "top-k 1 %": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=topk")),
-    "random-k 1 %": (
-        "all-reduce",
-        (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=randomk"),
-    ),
-    "powersgd": ("all-reduce", (*WORKER, "rate=16", "rate_warmup=20", "compressor.kind=powersgd")),
-}
+    "gradients, top-k 1 %": ("all-reduce", (*WORKER, "compressor.kind=topk")),
+    "gradients, powersgd": ("all-reduce", (*WORKER, "compressor.kind=powersgd")),
+}  # fmt: skip
 
 
 def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) -> Json:
@@ -64,9 +77,9 @@ def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) 
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "result.json")
         command = [str(BIN / "reparto"), "run", "--no-probe", "--json", str(report),
-                   "--strategy", strategy]  # fmt: skip
+                   "--threads", "1", "--strategy", strategy]  # fmt: skip
         if strategy != "single":
-            command += ["--workers", str(workers), "--threads", "1", "--relaxed"]
+            command += ["--workers", str(workers), "--relaxed"]
             command += [word for setting in settings for word in ("--set", setting)]
         command += [str(HERE / "lenet.py"), "--epochs", str(epochs), "--seed", str(seed)]
         began = time.perf_counter()

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from reparto._runs import running
+from reparto.runtime._stopping import Enough
+from reparto.spec import Options
 
 SCRIPT = """\
 import torch
@@ -117,3 +119,25 @@ def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
     assert (cli.folder / "seen.txt").read_text() == "yes"
+
+
+def test_run_ends_by_itself_when_the_loss_is_low_enough(cli):
+    report = cli.folder / "result.json"
+    words = ["--workers", 2, "--no-probe", "--target", 1.2, "--patience", 500, "--json", report]
+    done = cli.run("run", *words, cli.write(SCRIPT))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(report.read_text())["result"]
+    assert result["status"] == "done"
+    (path,) = (cli.folder / "reparto-checkpoint").iterdir()
+    assert torch.load(path)["step"] == result["num_steps"]
+    assert "the loss has" in done.stderr
+    assert "caught" not in done.stdout
+
+
+def test_patience_counts_from_the_lowest_loss():
+    enough = Enough(Options(patience=30))
+    falling = [enough.at(step, 1 / step) for step in range(1, 200)]
+    assert not any(falling)
+    flat = [enough.at(step, 1.0) for step in range(200, 260)]
+    assert flat.index(True) == 29
+    assert "for 30 steps" in enough.why

@@ -32,6 +32,8 @@ def add_parser(subparsers: Any) -> None:
     add_strategy(parser)
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
     add("--steps", type=count, metavar="K", help="leave after that many optimizer steps")
+    add("--target", type=float, metavar="LOSS", help="leave when the smoothed loss is that low")
+    add("--patience", type=count, metavar="K", help="leave when it fell no more for K steps")
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
     add("--threads", type=count, metavar="T", help="of each worker; default: cores / workers")
     add("--no-probe", action="store_true", help="do not check the first step for equality")
@@ -60,7 +62,9 @@ def command(args: argparse.Namespace) -> int:
         threads=args.threads,
         relaxed=args.relaxed,
         probe=not args.no_probe,
-        options=Options(steps=args.steps, seed=args.seed),
+        options=Options(
+            steps=args.steps, seed=args.seed, target=args.target, patience=args.patience
+        ),
     )
     screen = Screen(json_target=args.json)
     try:

@@ -80,7 +80,7 @@ def join(
         _settling.install(current)
     if options.steps is not None or (options.samples is not None and not options.losses):
         _patches.install_gradients(current)  # steps made by hand count too
-    if options.losses:
+    if options.losses or options.stops_early:
         _patches.install_losses(current)
     if options.record:
         torch.backends.cudnn.deterministic = True

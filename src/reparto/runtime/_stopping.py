@@ -8,6 +8,9 @@
 S lies so far ahead that nobody has passed it: by how much a worker can lead, and by the time that
 a signal may take to come. The script may catch the interrupt and evaluate or save, as it would
 alone: all workers are at the same line. Asked a second time, a worker is interrupted at once.
+
+Worker 0 asks by itself when the loss is as low as it shall be (``--target``), or falls no more
+(``--patience``); all then leave as by ``sys.exit``.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ import torch
 from torch import Tensor, nn
 
 from reparto.runtime import _tensors
+from reparto.spec import Options
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
 
 #: A signal reaches all workers within that time.
 MARGIN_S = 0.2
+#: What a step leaves of the smoothed loss of those before it.
+KEPT = math.exp(-1 / 20)
 #: Checkpoints of stopped runs, in the folder where the script works.
 FOLDER = "reparto-checkpoint"
 _KEY = "reparto/stop"
@@ -51,6 +57,7 @@ class Stopping:
         self.store: Any = None
         self._pid = 0
         self.on_decided: Callable[[int, float], None] = lambda step, seconds: None
+        self._enough = Enough(world.options) if world.options.stops_early else None
 
     def heed(self) -> None:
         """Take SIGINT for a request, from now on."""
@@ -67,13 +74,22 @@ class Stopping:
 
     def at_boundary(self) -> None:
         """A step is over; end here if all do."""
-        if not self.is_asked or self.is_over:
+        if self.is_over or not (self.is_asked or self._enough is not None):
+            return
+        if self._enough is not None and not self.is_asked and not self._has_enough():
             return
         if self.after is None:
             self.after = self._decided() if self.world.rank == 0 else self._told()
         if self.after is not None and self.world.num_steps >= self.after:
             self.is_over = True
             self._end()
+
+    def _has_enough(self) -> bool:
+        """Worker 0 looks at the loss; the others ask whether it has decided."""
+        if self.world.rank > 0:
+            return self.store.check([_KEY])  # type: ignore[no-any-return]
+        assert self._enough is not None
+        return self._enough.at(self.world.num_steps, self.world.known_loss())
 
     def _decided(self) -> int:
         world, num_steps = self.world, self.world.num_steps
@@ -93,9 +109,44 @@ class Stopping:
         world.settle()
         with world.gradients.unseen():
             state = state_of(world)
+        why = self._enough.why if self._enough is not None else ""
         if world.rank == 0:
-            world.note(_saved(state, world.num_steps))
+            world.note(_saved(state, world.num_steps, why))
+        if self._enough is not None and not self.is_asked:
+            raise SystemExit(0)
         raise KeyboardInterrupt
+
+
+class Enough:
+    """Looks at the loss of each step, smoothed.
+
+    Args:
+        options: With a target or a patience.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._target, self._patience = options.target, options.patience
+        self._sum = self._weight = 0.0
+        self._best, self._best_at, self._seen = math.inf, 0, -1
+        self._found = False
+        self.why = ""
+
+    def at(self, step: int, loss: float | None) -> bool:
+        """Whether it is enough, after a step."""
+        if loss is None or step == self._seen or self._found:
+            return self._found
+        self._seen = step
+        self._sum = KEPT * self._sum + (1 - KEPT) * loss
+        self._weight = KEPT * self._weight + (1 - KEPT)
+        trend = self._sum / self._weight
+        if trend < self._best:
+            self._best, self._best_at = trend, step
+        if self._target is not None and trend <= self._target:
+            self.why = f"the loss has reached {trend:.4g}"
+        elif self._patience is not None and step - self._best_at >= self._patience:
+            self.why = f"the loss has not fallen below {self._best:.4g} for {self._patience} steps"
+        self._found = bool(self.why)
+        return self._found
 
 
 def state_of(world: World) -> dict[str, Any]:
@@ -144,8 +195,9 @@ def _whole(world: World, value: Any) -> Any:
     return value
 
 
-def _saved(state: dict[str, Any], step: int) -> str:
+def _saved(state: dict[str, Any], step: int, why: str) -> str:
     """Write the state; tell where, or why not."""
+    stopped = f"stopped after step {step}" + (f": {why}" if why else "")
     path = Path(os.getcwd(), FOLDER, f"step-{step}.pt")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -153,5 +205,5 @@ def _saved(state: dict[str, Any], step: int) -> str:
         torch.save(state, partial)
         partial.replace(path)
     except (OSError, RuntimeError) as error:
-        return f"stopped after step {step}; the checkpoint could not be written: {error}"
-    return f"stopped after step {step}; models and optimizers are saved in {FOLDER}/{path.name}"
+        return f"{stopped}; the checkpoint could not be written: {error}"
+    return f"{stopped}; models and optimizers are saved in {FOLDER}/{path.name}"

@@ -408,7 +408,7 @@ class World:
         self.last_step = now
         if self.data is not None:
             self.data.at_step(self.num_steps)
-        if self.options.losses:
+        if self.options.losses or self.options.stops_early:
             self._learn_loss()
         if self.on_step is not None:
             self.on_step(self._record(now))

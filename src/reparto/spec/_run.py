@@ -16,6 +16,8 @@ class Options:
     Attributes:
         steps: Leave after that many steps of the optimizer that steps most often.
         samples: Leave after the step with which that many samples have been used.
+        target: Leave when the training loss, smoothed over some twenty steps, is as low as that.
+        patience: Leave when it has not become lower for so many steps.
         losses: Tell of every step, on every worker, and of its loss, which is asked for where it
             is not known yet (``compare``); else worker 0 tells now and then what it knows.
         seed: Seed shared by all workers; scripts that seed themselves override it.
@@ -35,6 +37,8 @@ class Options:
     steps: int | None = None
     samples: int | None = None
     losses: bool = False
+    target: float | None = None
+    patience: int | None = None
     seed: int = 0
     shared_draws: bool = False
     precision: Literal["native", "float32", "float64"] = "native"
@@ -43,6 +47,11 @@ class Options:
     nudge: int = 0
     seeds: tuple[int, ...] = ()
     sabotage: str = ""
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether the loss decides when to leave."""
+        return self.target is not None or self.patience is not None
 
 
 @dataclass(frozen=True, kw_only=True)

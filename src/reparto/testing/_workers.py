@@ -57,7 +57,7 @@ def run_workers(
     _patches.install(_current.current, tracking=size > 1)
     if size > 1:
         _settling.install(_current.current)
-    if options.get("losses"):
+    if options.get("losses") or Options(**options).stops_early:
         _patches.install_losses(_current.current)
     try:
         return crew.run(function, Options(**options), regions)
