@@ -49,6 +49,11 @@ CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
         (*WORKER, "rate=4", "sync_every=4", "show=anchor", "compressor.kind=quantize",
          "compressor.bits=1"),
     ),
+    "diloco, rank 2": (
+        "diloco",
+        (*WORKER, "rate=4", "sync_every=4", "show=anchor", "compressor.kind=powersgd",
+         "compressor.rank=2"),
+    ),
     "diloco": ("diloco", (*WORKER, "sync_every=4", "show=anchor")),
     "gossip": ("gossip", WORKER),
     "f16": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=cast")),
@@ -90,7 +95,7 @@ def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) 
             return {**row, "error": done.stderr[-2000:]}
         result = json.loads(report.read_text())["result"]
     row["num_steps"] = result["num_steps"]
-    row["bytes_sent"] = result["bytes_sent"]
+    row["wire_bytes"] = result["wire_bytes"]
     return row
 
 
@@ -106,7 +111,7 @@ def table(rows: list[Json]) -> str:
     for (name, workers), found in groups.items():
         last = [row["accuracy"][-1] for row in found]
         lost = [row["accuracy"][-1] - alone[row["seed"]] for row in found if row["seed"] in alone]
-        sent = statistics.mean(row["bytes_sent"] for row in found) / workers / 1e6
+        sent = statistics.mean(row["wire_bytes"] for row in found) / 1e6
         lines.append(
             f"| {name} | {workers} | {statistics.mean(last):.4f} | "
             f"{100 * statistics.mean(lost) if lost else float('nan'):+.2f} | "

@@ -107,6 +107,10 @@ class PowerSGD(_base.Compressor):
         self._owed[key] = lost.nan_to_num_(0.0, 0.0, 0.0)
         return total
 
+    def left(self, key: str, numel: int) -> Tensor | None:
+        """Nothing: what is owed here holds how a worker differs from the mean, too."""
+        return None
+
     def _second(self, key: str, number: int, matrix: Tensor) -> Tensor:
         known = self._factors.get((key, number))
         if known is not None and known.shape == (matrix.shape[1], self.config.rank):
