@@ -57,6 +57,7 @@ class Owner(ParameterSet):
         self.num_reductions = 0
         self.touched = -1
         self.num_known = 0
+        self.num_adopted = 0
         self.wanted: list[bool] = []
 
 
@@ -73,6 +74,7 @@ class Gradients:
         self.loose = Owner("loose", [])
         self.quiet = 0
         self.in_pass = False
+        self.is_waiting = False
         self.num_backwards = 0
         self._counted_at = -1
         self._num_loose = 0
@@ -84,6 +86,7 @@ class Gradients:
         self._divisor: Divisor | None = None
         self._arrived: dict[int, Callable[[Tensor], None]] = {}
         self._told: set[int] = set()
+        self._handed_over: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @contextlib.contextmanager
     def unseen(self) -> Iterator[None]:
@@ -109,10 +112,29 @@ class Gradients:
             if is_new and not isinstance(tensor, Tracked):  # whose gradients are global already
                 self._take_in(owner, tensor)
         owner.started = False
+        self.is_waiting = self.world.strategy_adopts
         if self.world.options.nudge:
             from reparto.runtime._promote import nudge
 
             nudge(tensors, self.world.options.nudge)
+
+    def hand_over(self, module: Any = None) -> None:
+        """The script is about to compute: a strategy may take over what has come since.
+
+        That is what optimizers have got, and what nobody updates in a module that is called.
+        """
+        new = [owner for owner in self.owners if owner.num_adopted < len(owner.tensors)]
+        self.is_waiting = False
+        if module is not None and module not in self._handed_over:
+            self._handed_over.add(module)
+            frozen = [p for p in module.parameters() if not p.requires_grad]
+            new.append(Owner("frozen", [p for p in frozen if id(p) not in self._owner_of]))
+        for owner in new:
+            with self.unseen(), torch.no_grad():
+                if not owner.num_known:
+                    self.world.check_replicas(owner)
+                owner.num_adopted = owner.num_known = len(owner.tensors)
+                self.world.strategy.adopt(owner)
 
     def __contains__(self, optimizer: Any) -> bool:
         return optimizer in self._owner_of_optimizer
@@ -159,8 +181,9 @@ class Gradients:
                 self._first_arrival(owner)
             elif not owner.pending:
                 self._late_arrival(owner, tensor)
-            if owner.eager:
-                self.world.strategy.on_gradient(owner, self._owner_of[key][1])
+            strategy = self.world.strategy
+            if owner.eager or strategy.hears_all:
+                strategy.on_gradient(owner, self._owner_of[key][1])
 
         self._arrived[key] = arrived
         register_arrival_hook(tensor, arrived)
@@ -201,6 +224,8 @@ class Gradients:
             yield
         finally:
             self.in_pass = was
+            if not was:
+                self.world.strategy.backward_ends()
         if not was:
             for owner in (*self.owners, self.loose):
                 if owner.aside and not owner.pending:
@@ -224,6 +249,7 @@ class Gradients:
                 self._complete(owner)
                 self._set_aside(owner)
             self._decide_overlap(owner)
+        self.world.strategy.backward_begins()
 
     def may_defer(self) -> bool:
         """Whether gradients of a pass may lack the divisor's correction until they are read.

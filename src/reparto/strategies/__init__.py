@@ -24,6 +24,7 @@ from reparto.strategies._parameter_server import ParameterServer
 from reparto.strategies._post_local_sgd import PostLocalSGD
 from reparto.strategies._registry import Registry
 from reparto.strategies._settings import validated
+from reparto.strategies._sharded import Sharded
 from reparto.strategies._single import Single
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ParameterServer",
     "ParameterSet",
     "PostLocalSGD",
+    "Sharded",
     "Shared",
     "Single",
     "Strategy",
@@ -51,7 +53,7 @@ __all__ = [
 _registry: Registry[Config] = Registry("strategy", "reparto.strategies")
 register, available = _registry.register, _registry.available
 
-for _kind in (Single, AllReduce, ParameterServer, LocalSGD, PostLocalSGD, DiLoCo, Gossip):
+for _kind in (Single, AllReduce, Sharded, ParameterServer, LocalSGD, PostLocalSGD, DiLoCo, Gossip):
     register(_kind.Config)
 
 

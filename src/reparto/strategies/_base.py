@@ -149,8 +149,11 @@ class Strategy(ABC):
 
     Call order, on every worker alike::
 
+        adopt(parameters)                   before a set is used first, and when it has grown
         start(parameters)                   once for each set, and again when it has grown
+          backward_begins()                 before each backward pass
           on_gradient(parameters, index)    in a backward pass that is the last before a reader
+          backward_ends()                   after each backward pass
           gradients_needed(parameters, …)   before the first reader (clip, unscale, step, you)
           discard(parameters)               instead, when the script zeroed them unread
           step(parameters, local_step)      a strategy may replace the local step
@@ -169,17 +172,31 @@ class Strategy(ABC):
     A strategy may run threads and optimizers of its own, ``with self.outside():``, so that what
     they do is not taken for the script's doing.
 
+    Attributes:
+        hears_all: Whether ``on_gradient`` comes in every backward pass, not in the last one only.
+
     Raises:
         RuntimeError: When a peer is gone.
     """
+
+    hears_all: ClassVar[bool] = False
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.apart = False
         self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
 
+    def adopt(self, parameters: ParameterSet) -> None:
+        """Take parameters over before they are used; all workers have the same ones."""
+
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""
+
+    def backward_begins(self) -> None:
+        """A backward pass is about to begin; what lies on ``.grad`` was made by others."""
+
+    def backward_ends(self) -> None:
+        """The backward pass is over."""
 
     def on_gradient(self, parameters: ParameterSet, index: int) -> None:
         """A gradient is complete and the backward pass goes on; sending may start."""
@@ -216,6 +233,10 @@ class Strategy(ABC):
 
     def resume(self) -> None:
         """Replicas may part again; called on every worker before the next training step."""
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """The plain tensor behind one that the strategy has put in its place; collective."""
+        return tensor
 
     def gather_state(self, parameters: ParameterSet) -> None:
         """Bring the whole state of an optimizer to every worker, for a checkpoint; collective."""
