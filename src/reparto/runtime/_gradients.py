@@ -57,7 +57,6 @@ class Owner(ParameterSet):
         self.num_reductions = 0
         self.touched = -1
         self.num_known = 0
-        self.num_adopted = 0
         self.wanted: list[bool] = []
 
 
@@ -74,7 +73,6 @@ class Gradients:
         self.loose = Owner("loose", [])
         self.quiet = 0
         self.in_pass = False
-        self.is_waiting = False
         self.num_backwards = 0
         self._counted_at = -1
         self._num_loose = 0
@@ -112,29 +110,36 @@ class Gradients:
             if is_new and not isinstance(tensor, Tracked):  # whose gradients are global already
                 self._take_in(owner, tensor)
         owner.started = False
-        self.is_waiting = self.world.strategy_adopts
+        self._handed_over.clear()
         if self.world.options.nudge:
             from reparto.runtime._promote import nudge
 
             nudge(tensors, self.world.options.nudge)
 
-    def hand_over(self, module: Any = None) -> None:
-        """The script is about to compute: a strategy may take over what has come since.
+    def hand_over(self, module: Any) -> None:
+        """A module is about to be called: a strategy may take over its parameters.
 
-        That is what optimizers have got, and what nobody updates in a module that is called.
+        That is those that optimizers have, and those that nobody updates.
         """
-        new = [owner for owner in self.owners if owner.num_adopted < len(owner.tensors)]
-        self.is_waiting = False
-        if module is not None and module not in self._handed_over:
-            self._handed_over.add(module)
-            frozen = [p for p in module.parameters() if not p.requires_grad]
-            new.append(Owner("frozen", [p for p in frozen if id(p) not in self._owner_of]))
-        for owner in new:
-            with self.unseen(), torch.no_grad():
-                if not owner.num_known:
-                    self.world.check_replicas(owner)
-                owner.num_adopted = owner.num_known = len(owner.tensors)
-                self.world.strategy.adopt(owner)
+        if module in self._handed_over:
+            return
+        self._handed_over.add(module)
+        parts: dict[str, ParameterSet] = {}
+        for unit, child in enumerate(module.modules()):
+            for tensor in child.parameters(recurse=False):
+                found = self._owner_of.get(id(tensor))
+                if hasattr(tensor, "_adopted") or (found is None and tensor.requires_grad):
+                    continue
+                owner = found[0] if found is not None else Owner("frozen", [])
+                part = parts.setdefault(owner.name, ParameterSet(owner.name, []))
+                part.optimizer_ref = owner.optimizer_ref
+                part.tensors.append(tensor)
+                part.units.append(unit)
+                tensor._adopted = True
+        for part in parts.values():
+            with self.unseen(), torch.no_grad(), torch._C._DisableAutocast():
+                self.world.check_replicas(part.tensors)
+                self.world.strategy.adopt(part)
 
     def __contains__(self, optimizer: Any) -> bool:
         return optimizer in self._owner_of_optimizer
@@ -302,6 +307,8 @@ class Gradients:
 
     def has_aside(self) -> bool:
         """Whether a gradient lies aside that its reader must find in its place."""
+        if self.in_pass and self.world.strategy.hears_all:
+            return True  # the strategy has it
         return any(owner.aside for owner in self.owners) or bool(self.loose.aside)
 
     def read(self, tensor: Tensor) -> bool:
@@ -431,7 +438,7 @@ class Gradients:
         if is_known and world.strategy.apart:
             return  # layers were frozen or have thawed: rounds go on as they were
         if not owner.num_known:
-            world.check_replicas(owner)
+            world.check_replicas([t for t in owner.tensors if not hasattr(t, "_adopted")])
         owner.num_known = len(owner.tensors)
         world.strategy.start(owner)
 

@@ -85,7 +85,7 @@ def call(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any)
     """Call a module whose arguments may hold Shards."""
     if world.mirrors:
         reflect(world)
-    if world.strategy_adopts and not world.regions.depth:
+    if world.strategy_adopts and not world.regions.depth and not world.gradients.quiet:
         world.gradients.hand_over(module)
     world.regions.depth += 1
     try:

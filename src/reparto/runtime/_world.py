@@ -92,8 +92,6 @@ class World:
 
     def saw_split(self, split: Split) -> None:
         """A batch is shared out so."""
-        if self.gradients.is_waiting:
-            self.gradients.hand_over()
         self.last_batch = split.total
         self.has_no_rows = split.is_ghost(self.rank)
         self.share = split.rows(self.rank) / max(split.total, 1)
@@ -436,11 +434,11 @@ class World:
             )
         self._digest = 0
 
-    def check_replicas(self, owner: Owner) -> None:
+    def check_replicas(self, tensors: list[Tensor]) -> None:
         """Make sure that every worker begins with the same parameters."""
-        if self.size == 1 or not owner.tensors:
+        if self.size == 1 or not tensors:
             return
-        real = [torch.view_as_real(t) if t.is_complex() else t for t in owner.tensors]
+        real = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
         sums = [_sums(t.detach()) for t in real if t.is_floating_point()]
         if not sums:
             return
@@ -450,7 +448,7 @@ class World:
             return
         self.note("workers began with different parameters; worker 0's were taken")
         with torch.no_grad():
-            for tensor in owner.tensors:
+            for tensor in tensors:
                 self.data.share(tensor)
 
     def note(self, text: str) -> None:

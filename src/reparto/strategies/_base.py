@@ -127,6 +127,8 @@ class ParameterSet:
         is_stepping: Whether their gradients are needed for a step and nobody else looks at them.
         is_partial: Set by a strategy that has put sums on some of the tensors only.
         has_closure: Whether the step is given a closure, which makes gradients anew.
+        units: For each tensor a number, the same for those of one module, which are used together;
+            empty where modules are not known.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -137,6 +139,7 @@ class ParameterSet:
         self.is_stepping = False
         self.is_partial = False
         self.has_closure = False
+        self.units: list[int] = []
 
     @property
     def optimizer(self) -> Any:
@@ -149,7 +152,7 @@ class Strategy(ABC):
 
     Call order, on every worker alike::
 
-        adopt(parameters)                   before a set is used first, and when it has grown
+        adopt(parameters)                   before a module is called first: its part of a set
         start(parameters)                   once for each set, and again when it has grown
           backward_begins()                 before each backward pass
           on_gradient(parameters, index)    in a backward pass that is the last before a reader
@@ -187,7 +190,10 @@ class Strategy(ABC):
         self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def adopt(self, parameters: ParameterSet) -> None:
-        """Take parameters over before they are used; all workers have the same ones."""
+        """Take over parameters of a module that is about to be called; all workers have the same.
+
+        Those that an optimizer updates come with it; with none come those that nobody updates.
+        """
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""

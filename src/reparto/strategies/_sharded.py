@@ -90,17 +90,14 @@ class Sharded(_base.Strategy):
             small = sum(numels) - sum(large)
             slices = [round(-(-numel // num_workers) * width) for numel in large]
             again = [slices[one] for one in _missing([n * width for n in large], self.keep_bytes)]
-            parts = (
-                ("gather", sum(slices), 0.0, begin),
-                ("gather", sum(again), begin, 1.0),
-                ("exchange", sum(slices) * num_workers, 1.0, 1.0),
-                ("all-reduce", round(small * width), 1.0, 1.0),
+            scattered = sum(slices) * num_workers
+            found = (
+                Message(pattern="gather", size_bytes=sum(slices), needed_at=begin),
+                Message(pattern="gather", size_bytes=sum(again), ready_at=begin),
+                Message(pattern="exchange", size_bytes=scattered, ready_at=1.0),
+                Message(pattern="all-reduce", size_bytes=round(small * width), ready_at=1.0),
             )
-            return tuple(
-                Message(pattern=pattern, size_bytes=size, ready_at=ready, needed_at=needed)  # type: ignore[arg-type]
-                for pattern, size, ready, needed in parts
-                if size
-            )
+            return tuple(message for message in found if message.size_bytes)
 
         def build(self, group: Group) -> Sharded:
             """The live strategy."""
@@ -123,24 +120,32 @@ class Sharded(_base.Strategy):
         optimizer, size = parameters.optimizer, self.group.size()
         if optimizer is not None and not _steps_by_element(optimizer):
             return
-        for tensor in parameters.tensors:
+        units: dict[int, list[Kept]] = {}
+        for index, tensor in enumerate(parameters.tensors):
             is_real = tensor.is_floating_point() and not isinstance(tensor, Sliced)
             size_bytes = tensor.numel() * tensor.element_size()
             if is_real and self.config.is_large(tensor.numel(), size_bytes, size):
                 slice_in_place(tensor, self._shelf)
+            if isinstance(tensor, Sliced) and parameters.units:
+                units.setdefault(parameters.units[index], []).append(tensor._kept)
             if isinstance(tensor, Sliced) and optimizer is not None and tensor in optimizer.state:
                 _put_state(optimizer, tensor, _taken_state(optimizer, tensor))
+        for unit in units.values():
+            for kept in unit:
+                kept.unit = tuple(unit)
         self._sets.pop(parameters.name, None)
 
     def start(self, parameters: ParameterSet) -> None:
-        """Tell what is sliced from what is not."""
-        self._sets.pop(parameters.name, None)
-        self._small.start(self._set(parameters).small)
+        """Buckets for what is small are fixed when they are needed; see ``gradients_needed``."""
+        self._set(parameters).has_buckets = False
 
     def _set(self, parameters: ParameterSet) -> _Set:
+        """What is known of a set; it may have grown, and its tensors may have become slices."""
         found = self._sets.get(parameters.name)
         if found is None or found.size != len(parameters.tensors):
-            found = self._sets[parameters.name] = _Set(parameters)
+            made = self._sets[parameters.name] = _Set(parameters)
+            made.sums = found.sums if found is not None else {}
+            return made
         return found
 
     def whole(self, tensor: Tensor) -> Tensor:
@@ -154,6 +159,7 @@ class Sharded(_base.Strategy):
         self._shelf.ask_together([])
         for one in self._sets.values():
             one.restart()
+            one.coming = set(one.sliced)
             for tensor in one.sliced:
                 grad = grad_of(tensor)
                 if isinstance(grad, Sliced):
@@ -163,6 +169,7 @@ class Sharded(_base.Strategy):
     def backward_ends(self) -> None:
         """Put them back, with what has come."""
         for one in self._sets.values():
+            one.coming.clear()
             one.put_back()
 
     def on_gradient(self, parameters: ParameterSet, index: int) -> None:
@@ -172,6 +179,7 @@ class Sharded(_base.Strategy):
         if not isinstance(tensor, Sliced):
             return
         one.arrived[tensor] = None
+        one.coming.discard(tensor)
         while one.next < len(one.order) and one.order[one.next] in one.arrived:
             due = one.order[one.next]
             one.next += 1
@@ -208,6 +216,9 @@ class Sharded(_base.Strategy):
         one.restart()
         grads = map(grad_of, one.sliced)
         self._shelf.ask_together([grad._kept for grad in grads if isinstance(grad, Sliced)])
+        if not one.has_buckets:
+            one.has_buckets = True
+            self._small.start(one.small)
         self._small.gradients_needed(one.small, ())
         return totals
 
@@ -274,7 +285,9 @@ class _Set:
         order: In which the sliced ones' gradients are scattered.
         arrived: Whose gradients this backward pass has brought, in the order of coming.
         next: How many of the order are scattered.
+        coming: Whose gradients a backward pass that runs may yet bring.
         sums: Slices of sums that do not lie on ``.grad``.
+        has_buckets: Whether buckets for the small ones are fixed.
     """
 
     def __init__(self, parameters: ParameterSet) -> None:
@@ -285,13 +298,16 @@ class _Set:
         self.order = self.sliced[::-1]  # that of most backward passes
         self.arrived: dict[Tensor, None] = {}
         self.next = 0
+        self.coming: set[Tensor] = set()
         self.sums: dict[Tensor, Sliced] = {}
+        self.has_buckets = False
         self._has_agreed = False
 
     def put_back(self) -> None:
-        """Put sums on tensors that have no new term."""
-        for tensor in [one for one in self.sums if grad_of(one) is None]:
-            set_grad(tensor, self.sums.pop(tensor))
+        """Put sums on tensors; not where a new term lies, or is yet to come."""
+        for tensor in set(self.sums) - self.coming:
+            if grad_of(tensor) is None:
+                set_grad(tensor, self.sums.pop(tensor))
 
     def restart(self) -> None:
         """The next backward pass begins anew."""

@@ -33,19 +33,26 @@ class Kept:
         mine: This worker's slice of the memory; the last workers may have less, or nothing.
         shape: Of the whole.
         strides: Of the whole; without gaps.
-        number: Counts what was kept, alike on every worker.
+        number: Tells it from others, alike on every worker.
+        unit: All that is gathered when this is, in this order; empty for itself alone.
     """
 
     def __init__(
-        self, shelf: Shelf, mine: Tensor, shape: Sequence[int], strides: Sequence[int]
+        self,
+        shelf: Shelf,
+        mine: Tensor,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        number: int,
     ) -> None:
         self.shelf, self.mine = shelf, mine
         self.shape, self.strides = tuple(shape), tuple(strides)
-        self.number = shelf.count()
+        self.number = number
+        self.unit: tuple[Kept, ...] = ()
 
     def alike(self, mine: Tensor) -> Kept:
-        """Another tensor of the same shape and strides."""
-        return Kept(self.shelf, mine, self.shape, self.strides)
+        """Another tensor of the same shape and strides, which comes of this one."""
+        return Kept(self.shelf, mine, self.shape, self.strides, 7 * self.number + 1)
 
     def is_like(self, other: Kept) -> bool:
         """Whether slices hold the same elements of both."""
@@ -81,11 +88,6 @@ class Shelf:
         self._held_bytes = 0
         self._num_kept = 0
 
-    def count(self) -> int:
-        """The number of a new Kept."""
-        self._num_kept += 1
-        return self._num_kept
-
     # Slices.
 
     def stretch(self, numel: int) -> int:
@@ -102,7 +104,8 @@ class Shelf:
 
     def keep(self, whole: Tensor) -> Kept:
         """Keep a slice of a plain tensor without gaps."""
-        return Kept(self, self.cut(whole), whole.shape, whole.stride())
+        self._num_kept += 1
+        return Kept(self, self.cut(whole), whole.shape, whole.stride(), self._num_kept)
 
     def scattered(self, term: Tensor, like: Kept) -> Tensor:
         """This worker's slice of the sum over workers of their terms."""
@@ -121,17 +124,29 @@ class Shelf:
     # Wholes.
 
     def whole(self, kept: Kept) -> Tensor:
-        """The whole, gathered unless it is here."""
-        found = self._wholes.get(kept)
-        if found is not None:
-            self._wholes.move_to_end(kept)
-            return found
-        size_bytes = self._bytes_of(kept)
-        while self._wholes and self._held_bytes + size_bytes > self.keep_bytes:
-            self._drop(next(iter(self._wholes)))
-        self._wholes[kept] = made = self._gathered(kept)
-        self._held_bytes += size_bytes
-        return made
+        """The whole, gathered unless it is here, and with it all of its unit.
+
+        In which order an operation looks at weight and bias depends on the shape of its input,
+        which differs between workers. In which order modules are called does not.
+        """
+        unit = kept.unit or (kept,)
+        missing = [one for one in unit if one not in self._wholes]
+        if missing:
+            self._make_room(sum(map(_bytes_of, missing)), unit)
+        for one in missing:
+            self._wholes[one] = self._gathered(one)
+            self._held_bytes += _bytes_of(one)
+        for one in unit:
+            self._wholes.move_to_end(one)
+        return self._wholes[kept]
+
+    def _make_room(self, size_bytes: int, unit: tuple[Kept, ...]) -> None:
+        for one in list(self._wholes):
+            if self._held_bytes + size_bytes <= self.keep_bytes:
+                return
+            if one not in unit:
+                for other in one.unit or (one,):
+                    self._drop(other)
 
     def _gathered(self, kept: Kept) -> Tensor:
         self.trace = (self.trace * 31 + kept.number) % 65521
@@ -144,9 +159,6 @@ class Shelf:
         self.group._allgather_base(flat, mine).wait()
         return flat.as_strided(kept.shape, kept.strides)
 
-    def _bytes_of(self, kept: Kept) -> int:
-        return prod(kept.shape) * kept.mine.element_size()
-
     def changed(self, kept: Kept) -> None:
         """A slice was written."""
         self._numbers.clear()
@@ -154,7 +166,7 @@ class Shelf:
 
     def _drop(self, kept: Kept) -> None:
         if self._wholes.pop(kept, None) is not None:
-            self._held_bytes -= self._bytes_of(kept)
+            self._held_bytes -= _bytes_of(kept)
 
     def clear(self) -> None:
         """Drop everything: slices were written."""
@@ -187,6 +199,10 @@ class Shelf:
             self.group.reduce_all(numbers, op).wait()
             found = self._numbers[name] = dict(zip(asked, numbers.unbind(), strict=True))
         return found[kept].clone()
+
+
+def _bytes_of(kept: Kept) -> int:
+    return prod(kept.shape) * kept.mine.element_size()
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -31,6 +31,7 @@ from reparto.strategies._shelf import WIDER, Kept, Shelf, dense, is_dense
 _data: Any = torch._C.TensorBase.data
 _Parameter, _empty_strided = nn.Parameter, torch.empty_strided
 _no_functions = torch._C.DisableTorchFunctionSubclass
+_no_autocast = torch._C._DisableAutocast
 
 #: What a rule returns when it cannot handle a call; the call then runs on the whole.
 _WHOLE: Any = object()
@@ -52,7 +53,7 @@ class Sliced(Tensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Run an operation."""
-        with _no_functions():
+        with _no_functions(), _no_autocast():
             for rule in (_by_element, _reduction, _unscaling, _view):
                 result = rule(func, args, kwargs or {})
                 if result is not _WHOLE:
@@ -235,7 +236,8 @@ def _norm(
         return kept.shelf.number(kept, "largest", _largest, MAX)
 
     def local(mine: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(mine, order, dtype=wide).pow(order)
+        norm: Tensor = torch.linalg.vector_norm(mine, order, dtype=wide)
+        return norm.pow(order)
 
     return kept.shelf.number(kept, ("norm", order), local, SUM).pow(1 / order).to(own)
 
