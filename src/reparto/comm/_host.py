@@ -108,6 +108,12 @@ class HostGroup(Group):
             return super().alltoall_base(output, input, output_sizes, input_sizes, opts)
         return self._begin(_Exchange(self, input, output))
 
+    def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
+        op = SUM if opts is None else opts.reduceOp.op
+        if op not in _REDUCERS or not _is_ours(input):
+            return super()._reduce_scatter_base(output, input, opts)
+        return self._begin(_Scatter(self, input, output, _REDUCERS[op]))
+
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """Copy the root's tensors to every member, in place."""
         root = 0 if opts is None else opts.rootRank
@@ -273,29 +279,61 @@ class _Gather(_Operation):
             _copy_back(parts, flats)
 
 
-class _Exchange(_Operation):
+class _Parts(_Operation):
     """Pieces hold the same stretch of every member's part: ``[to 0 | to 1 | …]``."""
 
-    def __init__(self, group: HostGroup, input: Tensor, output: Tensor) -> None:
+    def __init__(self, group: HostGroup, input: Tensor) -> None:
         size = group.size()
-        rows = input.detach().contiguous().view(size, -1)
-        width = max(1, AREA_BYTES // (rows.element_size() * size))
-        stretches = [stretch.contiguous().view(-1) for stretch in rows.split(width, 1)]
-        super().__init__(group, stretches if rows.numel() else [])
+        self.rows = input.detach().contiguous().view(size, -1)
+        self.width = max(1, AREA_BYTES // (input.element_size() * size))
+        stretches = [stretch.contiguous().view(-1) for stretch in self.rows.split(self.width, 1)]
+        super().__init__(group, stretches if self.rows.numel() else [])
+
+    def parts(self, group: HostGroup, piece: Tensor) -> list[Tensor]:
+        """What each member has sent me."""
+        areas = (group.area(member, piece) for member in range(group.size()))
+        return [area.view(group.size(), -1)[group.rank()] for area in areas]
+
+
+class _Exchange(_Parts):
+    def __init__(self, group: HostGroup, input: Tensor, output: Tensor) -> None:
+        super().__init__(group, input)
         self.output = output
         is_flat = output.is_contiguous()
-        self.found = output.detach().view(size, -1) if is_flat else torch.empty_like(rows)
-        self.places = self.found.split(width, 1)
+        whole = output.detach().view(group.size(), -1) if is_flat else torch.empty_like(self.rows)
+        self.found = whole
+        self.places = self.found.split(self.width, 1)
 
     def take(self, group: HostGroup, number: int, piece: Tensor) -> None:
-        mine = group.rank()
-        for member in range(group.size()):
-            part = group.area(member, piece).view(group.size(), -1)[mine]
-            self.places[number][member].copy_(part)
+        for place, part in zip(self.places[number], self.parts(group, piece), strict=True):
+            place.copy_(part)
 
     def bring(self) -> None:
         if not self.output.is_contiguous():
             self.output.detach().copy_(self.found.view(self.output.shape))
+
+
+class _Scatter(_Parts):
+    """The parts that came, added up in the order of ranks."""
+
+    def __init__(self, group: HostGroup, input: Tensor, output: Tensor, reducer: Any) -> None:
+        self.reducer = reducer
+        super().__init__(group, input)
+        self.output = output
+        self.found = output.detach().reshape(-1)
+        self.places = self.found.split(self.width)
+
+    def kind(self) -> str:
+        return f"scattered {self.reducer.__name__}"
+
+    def take(self, group: HostGroup, number: int, piece: Tensor) -> None:
+        parts, place = self.parts(group, piece), self.places[number]
+        place.copy_(parts[0])
+        for part in parts[1:]:
+            self.reducer(place, part, out=place)
+
+    def bring(self) -> None:
+        _copy_back([self.output], [self.found])
 
 
 class _Share(_Operation):

@@ -84,6 +84,7 @@ class Gradients:
         self._divisor: Divisor | None = None
         self._arrived: dict[int, Callable[[Tensor], None]] = {}
         self._told: set[int] = set()
+        self._handed_over: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @contextlib.contextmanager
     def unseen(self) -> Iterator[None]:
@@ -109,10 +110,36 @@ class Gradients:
             if is_new and not isinstance(tensor, Tracked):  # whose gradients are global already
                 self._take_in(owner, tensor)
         owner.started = False
+        self._handed_over.clear()
         if self.world.options.nudge:
             from reparto.runtime._promote import nudge
 
             nudge(tensors, self.world.options.nudge)
+
+    def hand_over(self, module: Any) -> None:
+        """A module is about to be called: a strategy may take over its parameters.
+
+        That is those that optimizers have, and those that nobody updates.
+        """
+        if module in self._handed_over:
+            return
+        self._handed_over.add(module)
+        parts: dict[str, ParameterSet] = {}
+        for unit, child in enumerate(module.modules()):
+            for tensor in child.parameters(recurse=False):
+                found = self._owner_of.get(id(tensor))
+                if hasattr(tensor, "_adopted") or (found is None and tensor.requires_grad):
+                    continue
+                owner = found[0] if found is not None else Owner("frozen", [])
+                part = parts.setdefault(owner.name, ParameterSet(owner.name, []))
+                part.optimizer_ref = owner.optimizer_ref
+                part.tensors.append(tensor)
+                part.units.append(unit)
+                tensor._adopted = True
+        for part in parts.values():
+            with self.unseen(), torch.no_grad(), torch._C._DisableAutocast():
+                self.world.check_replicas(part.tensors)
+                self.world.strategy.adopt(part)
 
     def __contains__(self, optimizer: Any) -> bool:
         return optimizer in self._owner_of_optimizer
@@ -159,8 +186,9 @@ class Gradients:
                 self._first_arrival(owner)
             elif not owner.pending:
                 self._late_arrival(owner, tensor)
-            if owner.eager:
-                self.world.strategy.on_gradient(owner, self._owner_of[key][1])
+            strategy = self.world.strategy
+            if owner.eager or strategy.hears_all:
+                strategy.on_gradient(owner, self._owner_of[key][1])
 
         self._arrived[key] = arrived
         register_arrival_hook(tensor, arrived)
@@ -201,6 +229,8 @@ class Gradients:
             yield
         finally:
             self.in_pass = was
+            if not was:
+                self.world.strategy.backward_ends()
         if not was:
             for owner in (*self.owners, self.loose):
                 if owner.aside and not owner.pending:
@@ -224,6 +254,7 @@ class Gradients:
                 self._complete(owner)
                 self._set_aside(owner)
             self._decide_overlap(owner)
+        self.world.strategy.backward_begins()
 
     def may_defer(self) -> bool:
         """Whether gradients of a pass may lack the divisor's correction until they are read.
@@ -276,6 +307,8 @@ class Gradients:
 
     def has_aside(self) -> bool:
         """Whether a gradient lies aside that its reader must find in its place."""
+        if self.in_pass and self.world.strategy.hears_all:
+            return True  # the strategy has it
         return any(owner.aside for owner in self.owners) or bool(self.loose.aside)
 
     def read(self, tensor: Tensor) -> bool:
@@ -405,7 +438,7 @@ class Gradients:
         if is_known and world.strategy.apart:
             return  # layers were frozen or have thawed: rounds go on as they were
         if not owner.num_known:
-            world.check_replicas(owner)
+            world.check_replicas([t for t in owner.tensors if not hasattr(t, "_adopted")])
         owner.num_known = len(owner.tensors)
         world.strategy.start(owner)
 

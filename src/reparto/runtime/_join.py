@@ -192,7 +192,7 @@ def _record_state(world: World) -> None:
     tensors: dict[str, Tensor] = {}
     for owner in (*world.gradients.owners, world.gradients.loose):
         for index, tensor in enumerate(owner.tensors):
-            tensors[f"{owner.name}.{index}"] = tensor.detach()
+            tensors[f"{owner.name}.{index}"] = world.strategy.whole(tensor).detach()
     for position, module in enumerate(world.modules):
         for name, buffer in module.named_buffers():
             tensors[f"model{position}.{name}"] = _tensors.whole(world, buffer.detach())

@@ -85,6 +85,8 @@ def call(world: World, module: nn.Module, original: Any, args: Any, kwargs: Any)
     """Call a module whose arguments may hold Shards."""
     if world.mirrors:
         reflect(world)
+    if world.strategy_adopts and not world.regions.depth and not world.gradients.quiet:
+        world.gradients.hand_over(module)
     world.regions.depth += 1
     try:
         result = _called(world, module, original, args, kwargs)

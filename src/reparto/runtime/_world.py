@@ -115,6 +115,17 @@ class World:
             is_fixed = config.balance != "auto"
             self.balance = Balance(self, config.balance if config.waits or is_fixed else "even")
 
+    @property
+    def strategy(self) -> Any:
+        """How gradients are agreed on."""
+        return self._strategy
+
+    @strategy.setter
+    def strategy(self, strategy: Any) -> None:
+        self._strategy = strategy
+        base = strategies.Strategy
+        self.strategy_adopts = getattr(type(strategy), "adopt", base.adopt) is not base.adopt
+
     # Replicas that are apart.
 
     @property
@@ -494,21 +505,21 @@ class World:
             )
         self._digest = 0
 
-    def check_replicas(self, owner: Owner) -> None:
+    def check_replicas(self, tensors: list[Tensor]) -> None:
         """Make sure that every worker begins with the same parameters."""
-        if self.size == 1 or not owner.tensors:
+        if self.size == 1 or not tensors:
             return
-        real = [torch.view_as_real(t) if t.is_complex() else t for t in owner.tensors]
-        wide = [t.detach().double() for t in real if t.is_floating_point()]
-        if not wide:
+        real = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
+        sums = [_sums(t.detach()) for t in real if t.is_floating_point()]
+        if not sums:
             return
-        mine = torch.stack([torch.stack([t.sum(), t.abs().sum()]) for t in wide])
+        mine = torch.stack(sums)
         theirs = self.data.gather_all(mine)
         if all(torch.equal(one, theirs[0]) for one in theirs):
             return
         self.note("workers began with different parameters; worker 0's were taken")
         with torch.no_grad():
-            for tensor in owner.tensors:
+            for tensor in tensors:
                 self.data.share(tensor)
 
     def note(self, text: str) -> None:
@@ -520,11 +531,17 @@ class World:
 
     def recorded_gradients(self, owner: Owner, grads: list[Any] | None = None) -> None:
         """The gradients of an owner have become global."""
+        if self.recorder is None and not self.options.record:
+            return
+        found = grads or [self._whole_gradient(tensor) for tensor in owner.tensors]
         if self.recorder is not None:
-            found = grads or [strategies.grad_of(tensor) for tensor in owner.tensors]
             owner.num_reductions += 1
             names = self._parameter_names(owner)
             self.recorder.gradients(owner.num_reductions, owner.name, found, names=names)
+
+    def _whole_gradient(self, tensor: Tensor) -> Tensor | None:
+        grad = strategies.grad_of(tensor)
+        return None if grad is None else self.strategy.whole(grad)
 
     def _parameter_names(self, owner: Owner) -> list[str]:
         """Names as the script's modules have them; empty where a tensor is in none."""
@@ -545,6 +562,12 @@ class World:
             return
         for one in _numbers(value):
             self.recorder.value(one)
+
+
+def _sums(tensor: Tensor) -> Tensor:
+    """Two numbers that tell a tensor from another; one at a time is made wide."""
+    wide = tensor.double()
+    return torch.stack([wide.sum(), wide.abs().sum()])
 
 
 def _generators() -> list[torch.Generator]:

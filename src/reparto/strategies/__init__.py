@@ -24,6 +24,7 @@ from reparto.strategies._parameter_server import ParameterServer
 from reparto.strategies._post_local_sgd import PostLocalSGD
 from reparto.strategies._registry import Registry
 from reparto.strategies._settings import validated
+from reparto.strategies._sharded import Sharded
 from reparto.strategies._single import Single
 from reparto.strategies._switch import Switch
 from reparto.strategies._topology import costs_of
@@ -39,6 +40,7 @@ __all__ = [
     "ParameterServer",
     "ParameterSet",
     "PostLocalSGD",
+    "Sharded",
     "Shared",
     "Single",
     "Strategy",
@@ -55,7 +57,17 @@ __all__ = [
 _registry: Registry[Config] = Registry("strategy", "reparto.strategies")
 register, available = _registry.register, _registry.available
 
-_OURS = (Single, AllReduce, ParameterServer, LocalSGD, PostLocalSGD, DiLoCo, Gossip, Switch)
+_OURS = (
+    Single,
+    AllReduce,
+    Sharded,
+    ParameterServer,
+    LocalSGD,
+    PostLocalSGD,
+    DiLoCo,
+    Gossip,
+    Switch,
+)
 for _kind in _OURS:
     register(_kind.Config)
 

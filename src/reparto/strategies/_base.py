@@ -183,6 +183,8 @@ class ParameterSet:
         has_closure: Whether the step is given a closure, which makes gradients anew.
         loss: The loss of the step, where it is known; of the global batch, unless replicas are
             apart.
+        units: For each tensor a number, the same for those of one module, which are used together;
+            empty where modules are not known.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -194,6 +196,7 @@ class ParameterSet:
         self.is_partial = False
         self.has_closure = False
         self.loss: float | None = None
+        self.units: list[int] = []
 
     @property
     def optimizer(self) -> Any:
@@ -206,8 +209,11 @@ class Strategy(ABC):
 
     Call order, on every worker alike::
 
+        adopt(parameters)                   before a module is called first: its part of a set
         start(parameters)                   once for each set, and again when it has grown
+          backward_begins()                 before each backward pass
           on_gradient(parameters, index)    in a backward pass that is the last before a reader
+          backward_ends()                   after each backward pass
           gradients_needed(parameters, …)   before the first reader (clip, unscale, step, you)
           discard(parameters)               instead, when the script zeroed them unread
           step(parameters, local_step)      a strategy may replace the local step
@@ -227,9 +233,14 @@ class Strategy(ABC):
     they do is not taken for the script's doing. ``tell`` gives people a line to read. One that
     steps elsewhere applies the factor on learning rates there, and ``has_own_rates``.
 
+    Attributes:
+        hears_all: Whether ``on_gradient`` comes in every backward pass, not in the last one only.
+
     Raises:
         RuntimeError: When a peer is gone.
     """
+
+    hears_all: ClassVar[bool] = False
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -238,8 +249,20 @@ class Strategy(ABC):
         self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
         self.tell: Callable[[str], None] = lambda text: None
 
+    def adopt(self, parameters: ParameterSet) -> None:
+        """Take over parameters of a module that is about to be called; all workers have the same.
+
+        Those that an optimizer updates come with it; with none come those that nobody updates.
+        """
+
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""
+
+    def backward_begins(self) -> None:
+        """A backward pass is about to begin; what lies on ``.grad`` was made by others."""
+
+    def backward_ends(self) -> None:
+        """The backward pass is over."""
 
     def on_gradient(self, parameters: ParameterSet, index: int) -> None:
         """A gradient is complete and the backward pass goes on; sending may start."""
@@ -276,6 +299,10 @@ class Strategy(ABC):
 
     def resume(self) -> None:
         """Replicas may part again; called on every worker before the next training step."""
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """The plain tensor behind one that the strategy has put in its place; collective."""
+        return tensor
 
     def gather_state(self, parameters: ParameterSet) -> None:
         """Bring the whole state of an optimizer to every worker, for a checkpoint; collective."""

@@ -40,7 +40,7 @@ class Bucket:
         self.layouts: list[tuple[list[int], list[int], int]] = []
         self.size = 0
         for tensor in tensors:
-            self.layouts.append((list(tensor.shape), _dense_strides(tensor), self.size))
+            self.layouts.append((list(tensor.shape), dense_strides(tensor), self.size))
             self.size += tensor.numel()
         self.num_riders = num_riders
         self.arrived: set[int] = set()
@@ -53,7 +53,7 @@ class Bucket:
         self.flat = _zeros(length, dtype=like.dtype, device=like.device)
         self._views = [self.flat.as_strided(*layout) for layout in self.layouts]
         self._tail = self.flat[self.size :]
-        self._num_uses = _num_uses(self.flat)
+        self._num_uses = num_uses(self.flat)
 
     def launch(self, group: Group, riders: Sequence[float] = ()) -> None:
         """Lay the gradients end to end and start the sum over workers."""
@@ -70,7 +70,7 @@ class Bucket:
 
     def fill(self, riders: Sequence[float] = ()) -> None:
         """Lay the gradients end to end."""
-        if _num_uses(self.flat) > self._num_uses:
+        if num_uses(self.flat) > self._num_uses:
             self._allocate()  # the script still holds last step's gradients
         grads = [grad_of(tensor) for tensor in self.tensors]
         present = [0.0 if grad is None else 1.0 for grad in grads]
@@ -121,7 +121,7 @@ def _bucket(group: list[tuple[int, Tensor]]) -> Bucket:
     return Bucket([i for i, _ in group], [t for _, t in group], NUM_RIDERS if wide else 0)
 
 
-def _dense_strides(tensor: Tensor) -> list[int]:
+def dense_strides(tensor: Tensor) -> list[int]:
     """Strides without gaps; channels_last and the like keep their own order."""
     order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
     if tensor.is_contiguous():
@@ -133,6 +133,6 @@ def _dense_strides(tensor: Tensor) -> list[int]:
     return strides
 
 
-def _num_uses(flat: Tensor) -> int:
+def num_uses(flat: Tensor) -> int:
     """How many tensors share the memory of this one."""
     return int(torch._C._storage_Use_Count(flat.untyped_storage()._cdata))

@@ -133,13 +133,16 @@ class GroupContract:
 
         assert self.run(make_group, work) == [[0.0, 0.0, 1.0, 1.0, 2.0, 2.0]] * 3
 
-    def test_sums_are_scattered(self, make_group: MakeGroup) -> None:
+    @pytest.mark.parametrize("times", [1, 200_000])
+    def test_sums_are_scattered(self, make_group: MakeGroup, times: int) -> None:
         def work(group: Group) -> Any:
-            output = torch.empty(2)
-            group._reduce_scatter_base(output, torch.arange(6.0) + group.rank()).wait()
-            return output.tolist()
+            output = torch.empty(2 * times)
+            terms = torch.arange(6.0).repeat_interleave(times) + group.rank()
+            group._reduce_scatter_base(output, terms).wait()
+            return [part.unique().tolist() for part in output.chunk(2)]
 
-        assert self.run(make_group, work) == [[3.0, 6.0], [9.0, 12.0], [15.0, 18.0]]
+        expected = [[[3.0], [6.0]], [[9.0], [12.0]], [[15.0], [18.0]]]
+        assert self.run(make_group, work) == expected
 
     @pytest.mark.parametrize("width", [0, 2, 400_000])
     def test_rows_are_exchanged(self, make_group: MakeGroup, width: int) -> None:

@@ -83,7 +83,7 @@ class StrategyContract:
     def test_gradients_are_summed(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             given = parameters(rank + 1.0)
-            strategy.start(given)
+            begin(strategy, given)
             strategy.gradients_needed(given, [])
             return [read(tensor) for tensor in given.tensors]
 
@@ -92,7 +92,7 @@ class StrategyContract:
     def test_gradients_are_summed_step_after_step(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             given, found = parameters(0.0), []
-            strategy.start(given)
+            begin(strategy, given)
             for step in range(4):
                 fill(given, (rank + 1.0) * 10**step)
                 order = range(4) if (step + rank) % 2 else reversed(range(4))
@@ -114,7 +114,7 @@ class StrategyContract:
             for tensor in given.tensors:
                 tensor.grad = torch.randn_like(tensor)
             before = [describe(tensor) for tensor in given.tensors]
-            strategy.start(given)
+            begin(strategy, given)
             strategy.gradients_needed(given, [])
             return before == [describe(tensor) for tensor in given.tensors]
 
@@ -124,7 +124,7 @@ class StrategyContract:
         def work(strategy: Strategy, rank: int) -> Any:
             given = parameters(1.0)
             given.tensors[1].grad = None
-            strategy.start(given)
+            begin(strategy, given)
             strategy.gradients_needed(given, [])
             return given.tensors[1].grad is None, given.tensors[0].grad is None
 
@@ -134,7 +134,7 @@ class StrategyContract:
         def work(strategy: Strategy, rank: int) -> Any:
             found = []
             given = parameters(1.0)
-            strategy.start(given)
+            begin(strategy, given)
             for owner in (0, self.size - 1):
                 fill(given, 1.0)
                 if rank != owner:
@@ -156,7 +156,7 @@ class StrategyContract:
                 if rank or step:  # one worker has none at first
                     table(torch.tensor([rank, 5])).sum().backward()
                 if not step:
-                    strategy.start(given)
+                    begin(strategy, given)
                 strategy.gradients_needed(given, [])
                 grad: Any = table.weight.grad
                 assert grad.is_sparse
@@ -171,7 +171,7 @@ class StrategyContract:
     def test_gradients_that_the_script_keeps_are_not_overwritten(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             given, held, copies = parameters(0.0), [], []
-            strategy.start(given)
+            begin(strategy, given)
             for step in range(3):
                 for tensor in given.tensors:
                     tensor.grad = None
@@ -187,7 +187,7 @@ class StrategyContract:
     def test_numbers_ride_along(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             given, found = parameters(1.0), []
-            strategy.start(given)
+            begin(strategy, given)
             for riders in ([], [rank + 1.0], [1.0, 2.0, 0.5 * rank, -1.0]):
                 fill(given, 1.0)
                 found.append(list(strategy.gradients_needed(given, riders)))
@@ -205,7 +205,7 @@ class StrategyContract:
     def test_numbers_ride_along_with_nothing(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             empty = ParameterSet("empty", [])
-            strategy.start(empty)
+            begin(strategy, empty)
             return list(strategy.gradients_needed(empty, [1.0]))
 
         if config.apart:
@@ -215,7 +215,7 @@ class StrategyContract:
     def test_what_was_started_can_be_discarded(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             given = parameters(7.0)
-            strategy.start(given)
+            begin(strategy, given)
             for index in reversed(range(4)):
                 strategy.on_gradient(given, index)
             strategy.discard(given)
@@ -228,13 +228,13 @@ class StrategyContract:
     def test_sets_of_parameters_do_not_mix_and_may_grow(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             one, two = parameters(rank + 1.0, "one"), parameters(10.0 * (rank + 1), "two")
-            strategy.start(one)
-            strategy.start(two)
+            begin(strategy, one)
+            begin(strategy, two)
             strategy.gradients_needed(two, [])
             strategy.gradients_needed(one, [])
             first = read(one.tensors[0]), read(two.tensors[0])
             two.tensors.append(torch.zeros(2, requires_grad=True))
-            strategy.start(two)
+            begin(strategy, two)
             fill(two, 1.0)
             strategy.gradients_needed(two, [])
             return [*first, read(two.tensors[-1])]
@@ -246,7 +246,7 @@ class StrategyContract:
         def work(strategy: Strategy, rank: int) -> Any:
             given = parameters(1.0)
             given.tensors[0].requires_grad_(False).grad = None
-            strategy.start(given)
+            begin(strategy, given)
             strategy.gradients_needed(given, [])
             return given.tensors[0].grad is None
 
@@ -257,7 +257,7 @@ class StrategyContract:
     def test_the_step_gives_what_the_local_step_gives(self, config: Config) -> None:
         def work(strategy: Strategy, rank: int) -> Any:
             given = parameters(1.0)
-            strategy.start(given)
+            begin(strategy, given)
             strategy.gradients_needed(given, [])
             result = strategy.step(given, lambda: 42)
             strategy.after_step(given)
@@ -278,7 +278,7 @@ class StrategyContract:
         def work(strategy: Strategy, rank: int) -> Any:
             given = self.trained(strategy, rank, self.num_steps)
             strategy.settle()
-            settled = [tensor.detach().clone() for tensor in given.tensors]
+            settled = [strategy.whole(tensor).detach().clone() for tensor in given.tensors]
             strategy.resume()
             strategy.finish()
             return settled
@@ -317,11 +317,12 @@ class StrategyContract:
         given.share = 1 / strategy.group.size()
         given.optimizer_ref = lambda: optimizer
         if not getattr(strategy, "_was_started", False):
-            strategy.start(given)
+            begin(strategy, given)
             strategy._was_started = True  # type: ignore[attr-defined]
         for _ in range(num_steps):
-            for tensor in given.tensors:
-                grad = tensor.detach() - rank
+            # A forward pass looks at each parameter, and a backward pass looks again.
+            for tensor in [*given.tensors, *reversed(given.tensors)]:
+                grad = strategy.whole(tensor).detach() - rank
                 tensor.grad = grad if strategy.apart else grad * given.share
             for index in reversed(range(len(given.tensors))):
                 strategy.on_gradient(given, index)
@@ -360,10 +361,16 @@ def parameters(value: float, name: str = "set") -> ParameterSet:
     return made
 
 
+def begin(strategy: Strategy, given: ParameterSet) -> None:
+    """Hand a set of parameters to a strategy, as the runtime does."""
+    strategy.adopt(given)
+    strategy.start(given)
+
+
 def fill(given: ParameterSet, value: float) -> None:
     """Put gradients of one value on all tensors."""
     for tensor in given.tensors:
-        tensor.grad = torch.full_like(tensor, value)
+        tensor.grad = torch.full(tensor.shape, value, dtype=tensor.dtype)
 
 
 def read(tensor: Tensor) -> float:
