@@ -67,6 +67,7 @@ class Sharded(_base.Strategy):
         keep_bytes: int = 2**26
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if self.min_bytes < 0 or self.keep_bytes < 0:
                 raise UsageError(
                     "min_bytes or keep_bytes is below 0", remedy="correct the setting"
