@@ -187,7 +187,7 @@ def _trained_modules(world: World) -> list[nn.Module]:
 
 def _whole(world: World, value: Any) -> Any:
     if isinstance(value, Tensor):
-        return _tensors.whole(world, value.detach())
+        return _tensors.whole(world, world.strategy.whole(value.detach()))
     if isinstance(value, dict):
         return {key: _whole(world, part) for key, part in value.items()}
     if isinstance(value, list):
