@@ -24,53 +24,53 @@ BIN = Path(sys.executable).parent
 Json = dict[str, Any]
 
 WORKER = ("batch=worker",)
-#: Drifts of every step, or of four, summed with the momentum after the sum.
-DRIFTS = ("diloco", (*WORKER, "rate=4", "sync_every=1", "show=anchor"))
+#: Drifts of every step, with the momentum after the sum.
+DRIFTS = (*WORKER, "sync_every=1", "show=round")
+#: Those of four.
+ROUNDS = (*WORKER, "sync_every=4", "show=round")
+
+
+def compressed(kind: str, **settings: float) -> tuple[str, ...]:
+    return (f"compressor.kind={kind}", *(f"compressor.{k}={v}" for k, v in settings.items()))
+
+
 #: Name in the table: strategy, settings.
 CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sequential": ("single", ()),
     "all-reduce": ("all-reduce", ()),
+    "sharded": ("sharded", ("min_bytes=0",)),
     "parameter-server": ("parameter-server", ()),
     "all-reduce, 64 a worker": ("all-reduce", WORKER),
     "stale": ("parameter-server", (*WORKER, "mode=stale")),
     "async": ("parameter-server", (*WORKER, "mode=async")),
     "backup": ("parameter-server", (*WORKER, "backup=1")),
     "switch": ("switch", WORKER),
-    "local-sgd": (
-        "local-sgd",
-        (*WORKER, "sync_every=2", "rate_warmup=30", "compressor.kind=quantize"),
-    ),
+    "local-sgd": ("local-sgd", (*WORKER, "sync_every=2", *compressed("quantize"))),
     "post-local-sgd": (
         "post-local-sgd",
-        (*WORKER, "sync_every=2", "begin_after=30", "compressor.kind=quantize"),
+        (*WORKER, "sync_every=2", "begin_after=30", *compressed("quantize")),
     ),
-    "diloco, 1 bit": (
-        "diloco",
-        (*WORKER, "rate=4", "sync_every=4", "show=anchor", "compressor.kind=quantize",
-         "compressor.bits=1"),
-    ),
-    "diloco, rank 2": (
-        "diloco",
-        (*WORKER, "rate=4", "sync_every=4", "show=anchor", "compressor.kind=powersgd",
-         "compressor.rank=2"),
-    ),
-    "diloco": ("diloco", (*WORKER, "sync_every=4", "show=anchor")),
+    "diloco": ("diloco", ROUNDS),
+    "diloco, 1 bit": ("diloco", (*ROUNDS, *compressed("quantize", bits=1))),
+    "diloco, rank 2": ("diloco", (*ROUNDS, *compressed("powersgd", rank=2))),
     "gossip": ("gossip", WORKER),
-    "f16": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=cast")),
-    "8 bits": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=quantize")),
-    "4 bits": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=quantize", "compressor.bits=4")),
-    "1 bit": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=quantize", "compressor.bits=1")),
-    "top-k 1 %": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=topk")),
-    "top-k 0.1 %": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=topk", "compressor.fraction=0.001")),
-    "random-k 1 %": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=randomk")),
-    "powersgd": (DRIFTS[0], (*DRIFTS[1], "compressor.kind=powersgd")),
-    "gradients, 8 bits": ("all-reduce", (*WORKER, "compressor.kind=quantize")),
-    "gradients, 4 bits": (
-        "all-reduce", (*WORKER, "compressor.kind=quantize", "compressor.bits=4"),
-    ),
-    "gradients, top-k 1 %": ("all-reduce", (*WORKER, "compressor.kind=topk")),
-    "gradients, powersgd": ("all-reduce", (*WORKER, "compressor.kind=powersgd")),
-}  # fmt: skip
+    "drifts": ("diloco", DRIFTS),
+    "f16": ("diloco", (*DRIFTS, *compressed("cast"))),
+    "8 bits": ("diloco", (*DRIFTS, *compressed("quantize"))),
+    "4 bits": ("diloco", (*DRIFTS, *compressed("quantize", bits=4))),
+    "1 bit": ("diloco", (*DRIFTS, *compressed("quantize", bits=1))),
+    "top-k 10 %": ("diloco", (*DRIFTS, *compressed("topk", fraction=0.1))),
+    "top-k 1 %": ("diloco", (*DRIFTS, *compressed("topk"))),
+    "top-k 0.1 %": ("diloco", (*DRIFTS, *compressed("topk", fraction=0.001))),
+    "random-k 10 %": ("diloco", (*DRIFTS, *compressed("randomk", fraction=0.1))),
+    "random-k 1 %": ("diloco", (*DRIFTS, *compressed("randomk"))),
+    "rank 4": ("diloco", (*DRIFTS, *compressed("powersgd"))),
+    "rank 1": ("diloco", (*DRIFTS, *compressed("powersgd", rank=1))),
+    "gradients, 8 bits": ("all-reduce", (*WORKER, *compressed("quantize"))),
+    "gradients, 1 bit": ("all-reduce", (*WORKER, *compressed("quantize", bits=1))),
+    "gradients, top-k 1 %": ("all-reduce", (*WORKER, *compressed("topk"))),
+    "gradients, rank 4": ("all-reduce", (*WORKER, *compressed("powersgd"))),
+}
 
 
 def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) -> Json:
@@ -157,6 +157,7 @@ def main() -> None:
                 rows.append(row)
                 told = row.get("error", f"{row['accuracy'][-1:]} {row['seconds']} s")[-200:]
                 print(f"{name:<24} {workers:>2} workers  seed {seed}  {told}", flush=True)
+                args.results.parent.mkdir(exist_ok=True)
                 text = json.dumps({"environment": environment(), "rows": rows}, indent=1)
                 args.results.write_text(text + "\n")
     print(table(rows))

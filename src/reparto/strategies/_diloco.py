@@ -47,8 +47,8 @@ class DiLoCo(Together):
             overlap: Steps for which a worker goes on while a fragment travels.
             keep: How much of the way that a worker made meanwhile is kept, from 0 to 1.
             begin_after: Steps of all-reduce before that, in which all is still in motion.
-            show: What evaluations and checkpoints see: ``mean``, of all replicas now, or
-                ``anchor``, where they met last, which costs no bytes.
+            show: What evaluations and checkpoints see: the ``mean`` of all replicas, sent whole,
+                or where they meet in a ``round`` that is made then, compressed like the others.
             compressor: How drifts are made smaller.
         """
 
@@ -66,7 +66,7 @@ class DiLoCo(Together):
         overlap: int = 0
         keep: float = 0.5
         begin_after: int = 0
-        show: Literal["mean", "anchor"] = "mean"
+        show: Literal["mean", "round"] = "mean"
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
@@ -127,6 +127,7 @@ class DiLoCo(Together):
         self._under_way: list[tuple[int, Fragment, Tensor, Future[Summed]]] = []
         self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
         self._steps: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
         self._aside: list[tuple[Part, Tensor]] = []
 
     def start(self, parameters: ParameterSet) -> None:
@@ -210,10 +211,12 @@ class DiLoCo(Together):
         fragment.put(here if left is None else here.add_(left))
 
     def settle(self) -> None:
-        """Show the mean of all replicas, or anchors; all of them stay as they are."""
+        """Show the mean of all replicas, which stay as they are, or make a round."""
         self._land(lambda due, fragment: True)
         if not self.apart or self._aside:
             return
+        if self.config.show == "round":
+            self._meet()
         for replica in self.replicas.values():
             for part in replica.parts:
                 own = part.flat()
@@ -221,9 +224,18 @@ class DiLoCo(Together):
                 if self.config.show == "mean":
                     weight = replica.mean_weight or 1 / self.group.size()
                     part.put(self.group.sum(own * weight))
-        if self.config.show == "anchor":
+        if self.config.show == "round":
             for fragment in (one for several in self.fragments.values() for one in several):
                 fragment.put(fragment.anchor)
+
+    def _meet(self) -> None:
+        """A round of all fragments of the sets that have made steps since they were shown."""
+        for name, replica in self.replicas.items():
+            if self._steps.get(name, 0) > self._shown.get(name, 0):
+                self._shown[name] = self._steps[name]
+                for fragment in self.fragments[name]:
+                    self._send(fragment, replica, self._steps[name])
+        self._land(lambda due, fragment: True)
 
     def resume(self) -> None:
         """Go on from the worker's own parameters."""
