@@ -15,7 +15,8 @@ def enter_cgroup():
     folders = os.environ.get("UNLIKE_CGROUPS", "").split(":")
     rank = int(os.environ.get("RANK", "0"))
     if rank < len(folders) and folders[rank]:
-        subprocess.run(["sh", "-c", f"echo {os.getpid()} > {folders[rank]}/cgroup.procs"], check=True)
+        move = f"echo {os.getpid()} > {folders[rank]}/cgroup.procs"
+        subprocess.run(["sh", "-c", move], check=True)  # workers write no files of their own
 
 
 def main():

@@ -78,15 +78,17 @@ def main() -> None:
             row["of_sum"] = row["auto"] / sum(row["each_alone"])
             rows.append(row)
             told = {name: row[name] for name in ("each_alone", "even", "auto")}
-            print(f"{number}: {told}  gain {row['gain']:.3f}  of sum {row['of_sum']:.3f}", flush=True)
+            gains = f"gain {row['gain']:.3f}  of sum {row['of_sum']:.3f}"
+            print(f"{number}: {told}  {gains}", flush=True)
     finally:
         time.sleep(1)
         for folder in folders:
             folder.rmdir()
     found = {name: statistics.median(row[name] for row in rows) for name in ("gain", "of_sum")}
     print(found)
-    args.results.write_text(json.dumps({"cores": args.cores, "period_us": PERIOD_US,
-                                        "medians": found, "rounds": rows}, indent=1) + "\n")  # fmt: skip
+    report = {"cores": args.cores, "period_us": PERIOD_US, "medians": found, "rounds": rows}
+    args.results.parent.mkdir(exist_ok=True)
+    args.results.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -30,13 +30,14 @@ CELLS: dict[str, tuple[str, Json]] = {
     "all-reduce": ("all-reduce", {}),
     "all-reduce, f16": ("all-reduce", {"compressor.kind": "cast"}),
     "all-reduce, 8 bits": ("all-reduce", {"compressor.kind": "quantize"}),
-    "all-reduce, top-k 1 %": ("all-reduce", {"compressor.kind": "topk", "compressor.warmup_steps": 0}),
+    "all-reduce, top-k 1 %": ("all-reduce", {"compressor.kind": "topk"}),
     "parameter-server, 1": ("parameter-server", {"servers": 1}),
     "parameter-server, 2": ("parameter-server", {"servers": 2}),
     "stale server": ("parameter-server", {"mode": "stale"}),
     "local-sgd, each 4": ("local-sgd", {"sync_every": 4, "moments": "keep"}),
     "diloco, each 4": ("diloco", {"sync_every": 4}),
     "gossip": ("gossip", {}),
+    "sharded": ("sharded", {}),
 }
 
 
@@ -60,9 +61,10 @@ def network(slow_bits_per_s: float | None = None) -> Iterator[list[str]]:
             ip("netns", "add", space)
             ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", f"p{rank}",
                "netns", switch)  # fmt: skip
-            ip("netns", "exec", space, "ip", "addr", "add", f"198.18.77.{rank + 1}/24", "dev", "eth0")
+            here = ("netns", "exec", space, "ip")
+            ip(*here, "addr", "add", f"198.18.77.{rank + 1}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
-                ip("netns", "exec", space, "ip", "link", "set", device, "up")
+                ip(*here, "link", "set", device, "up")
             ip(*inside, "link", "set", f"p{rank}", "master", bridges[rank % len(bridges)], "up")
         if slow_bits_per_s:
             ip(*inside, "link", "add", "one", "type", "veth", "peer", "name", "two")
@@ -79,7 +81,7 @@ def network(slow_bits_per_s: float | None = None) -> Iterator[list[str]]:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
 
-def trained(spaces: list[str], kind: str, settings: Json, num_steps: int, width: int) -> list[Json]:
+def trained(spaces: list[str], kind: str, settings: Json, num_steps: int) -> list[Json]:
     """What each worker saw."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "row")
@@ -87,7 +89,7 @@ def trained(spaces: list[str], kind: str, settings: Json, num_steps: int, width:
         workers = [
             subprocess.Popen(
                 ["ip", "netns", "exec", space, sys.executable, str(HERE / "wire_worker.py"),
-                 str(out), kind, json.dumps(settings), str(num_steps), str(width)],
+                 str(out), kind, json.dumps(settings), str(num_steps), str(WIDTH)],
                 env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(SIZE), "LOCAL_RANK": "0",
                      "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "198.18.77.1", "MASTER_PORT": port},
                 stderr=subprocess.PIPE, text=True,
@@ -108,7 +110,7 @@ def wire(args: argparse.Namespace) -> Json:
         for name, (kind, settings) in CELLS.items():
             if args.only not in name:
                 continue
-            workers = trained(spaces, kind, settings, 8, WIDTH)
+            workers = trained(spaces, kind, settings, 8)
             mean = {
                 key: statistics.mean(worker[key] for worker in workers)
                 for key in ("interface_bytes", "counted_bytes", "foretold_bytes")
@@ -133,7 +135,7 @@ def rings(args: argparse.Namespace) -> Json:
     with network(slow_bits_per_s=1e8) as spaces:
         for _ in range(args.rounds):
             for topology in rows:
-                workers = trained(spaces, "all-reduce", {"topology": topology}, 10, WIDTH)
+                workers = trained(spaces, "all-reduce", {"topology": topology}, 10)
                 rows[topology].append(max(worker["step_s"] for worker in workers))
                 print(f"{topology}: {rows[topology][-1]:.3f} s a step", flush=True)
     rows["gain"] = statistics.median(rows["given"]) / statistics.median(rows["auto"])

@@ -61,9 +61,7 @@ def main():
     )
     cluster = Cluster(hosts=tuple(Host(name=str(rank)) for rank in range(size)))
     config = from_spec(StrategyConfig(kind=kind, settings=settings))
-    foretold = sum(
-        one.wire_bytes(size) / one.every for one in config.traffic(profile, cluster)
-    )
+    foretold = sum(one.wire_bytes(size) / one.every for one in config.traffic(profile, cluster))
     row = {
         "place": world.strategy.group.rank(),
         "interface_bytes": (sent() - before) / num_steps,
