@@ -75,8 +75,10 @@ def test_failure_is_shown_within_five_seconds_and_all_workers_are_gone(cli):
     assert (failure["file"], failure["line"]) == (str(cli.folder / "train.py"), LINE)
 
 
-def test_worker_killed_by_a_signal_is_told_as_such(cli):
-    done = run_two(cli, write(cli, "os.kill(os.getpid(), signal.SIGKILL)"))
+@pytest.mark.parametrize("strategy", ["all-reduce", "parameter-server"])
+def test_worker_killed_by_a_signal_is_told_as_such(cli, strategy):
+    killed = write(cli, "os.kill(os.getpid(), signal.SIGKILL)")
+    done = run_two(cli, killed, "--strategy", strategy)  # a server must not wait for it for ever
     assert done.returncode == 1
     assert re.search(r"worker 1 of 2 on \S+ was killed by SIGKILL", done.stderr), done.stderr
     assert "by peer" not in done.stderr
