@@ -27,7 +27,7 @@ _ECHO_ERRORS = frozenset(
 )
 _ECHO_MESSAGE = re.compile(
     r"gloo|nccl|by peer|connection (closed|reset|refused|aborted)|broken pipe|TCPStore"
-    r"|socket timeout|timed out waiting|client socket",
+    r"|socket timeout|timed out waiting|client socket|worker \d+ is gone",
     re.IGNORECASE,
 )
 
