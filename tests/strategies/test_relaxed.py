@@ -464,6 +464,42 @@ def test_a_batch_a_worker_is_a_larger_batch():
     torch.testing.assert_close(merged, large)
 
 
+@pytest.mark.parametrize("kind", ["all-reduce", "diloco"])
+def test_evaluations_see_a_mean_and_training_goes_on_as_it_was(kind):
+    def script():
+        torch.manual_seed(0)
+        x, y = torch.randn(96, 4), torch.randn(96, 1)
+        loader = DataLoader(TensorDataset(x, y), batch_size=4)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        model, optimizer, loader = reparto.prepare(model, optimizer, loader)
+        trained, shown = [], []
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+            trained.append(model.weight.detach().clone())
+            shown.append(model.state_dict()["weight"].clone())
+        return torch.stack(trained).flatten(1), torch.stack(shown).flatten(1)
+
+    def run(average):
+        settings = {"batch": "worker", "average": average}
+        if kind == "diloco":
+            settings |= {"sync_every": 1, "show": "round"}
+        found = run_workers(2, script, strategy=StrategyConfig(kind=kind, settings=settings))
+        assert torch.equal(found[0][1], found[1][1])
+        return found[0]
+
+    trained, shown = run(0)
+    assert torch.equal(trained, shown)
+    same, mean = run(4)
+    assert torch.equal(same, trained)
+    expected = trained[0]
+    for number, now in enumerate(trained[1:], 2):
+        expected = expected + (now - expected) * max(1 / 4, 1 / number)
+    torch.testing.assert_close(mean[-1], expected)
+
+
 def test_batches_that_are_loaded_whole_go_to_one_worker_each():
     """Of 5 batches over 3 workers, the second step has 2, and one worker has none."""
 

@@ -75,7 +75,8 @@ def _reloads(current: Current, original: Any) -> Any:
             return original(self, *args, **kwargs)
         world.settle()
         result = original(self, *args, **kwargs)
-        if world.strategy.apart and world.num_steps and world.gradients.own_any(self.parameters()):
+        looks = world.strategy.apart or world.strategy.shows
+        if looks and world.num_steps and world.gradients.own_any(self.parameters()):
             with world.gradients.unseen(), torch.no_grad():
                 world.strategy.reload()
         return result

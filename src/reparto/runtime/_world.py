@@ -138,20 +138,21 @@ class World:
 
         The next backward pass parts them again.
         """
-        if not self.apart:
+        is_apart = self.apart
+        if self.settled or not (is_apart or self.strategy.shows):
             return
         self.settled = True
         with self.gradients.unseen(), torch.no_grad():
             with self.waiting:
                 self.strategy.settle()
-            for module in self.modules:
+            for module in self.modules if is_apart else ():
                 self._average_buffers(module)
 
     def resume(self) -> None:
         """A training step begins: replicas may part again."""
         if self.settled:
             self.settled = False
-            if self.strategy is not None and self.strategy.apart:
+            if self.strategy is not None and (self.strategy.apart or self.strategy.shows):
                 with self.gradients.unseen():
                     self.strategy.resume()
 

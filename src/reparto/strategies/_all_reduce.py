@@ -66,6 +66,10 @@ class AllReduce(_base.Strategy):
 
         def build(self, group: Group) -> AllReduce:
             """The live strategy."""
+            if self.horizon:
+                from reparto.strategies._average import AveragedAllReduce
+
+                return AveragedAllReduce(group, self, self.horizon)
             return AllReduce(group, self)
 
     def __init__(self, group: Group, config: AllReduce.Config) -> None:

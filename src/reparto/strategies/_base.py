@@ -86,6 +86,9 @@ class Shared(Config):
         rate: Factor on the learning rates that the script sets. ``auto``: the number of batches
             that a step is made of, in all.
         rate_warmup: Steps in which that factor grows from 1.
+        average: Evaluations, checkpoints and the end see a mean of the parameters over about so
+            many steps; 0 shows them as they are. ``auto``: 10 where a step is made of a batch a
+            worker. By all-reduce and diloco.
         balance: How a step's samples are shared out over workers. ``auto``: in proportion to
             measured speed, where workers differ; ``even``; or a weight for each, as ``2:1:1``.
         topology: Who stands beside whom. ``auto``: by the measured links, where there are enough
@@ -95,6 +98,7 @@ class Shared(Config):
     batch: Literal["script", "worker"] = "script"
     rate: float | Literal["auto"] = "auto"
     rate_warmup: int = 20
+    average: int | Literal["auto"] = "auto"
     balance: str = "auto"
     topology: Literal["auto", "given"] = "auto"
 
@@ -113,6 +117,13 @@ class Shared(Config):
     def rate_for(self, num_workers: int) -> float:
         """The factor on learning rates."""
         return self.best_rate(num_workers) if self.rate == "auto" else self.rate
+
+    @property
+    def horizon(self) -> int:
+        """Over how many steps a mean is shown; 0 for none."""
+        if self.average == "auto":
+            return 10 if self.batch == "worker" else 0
+        return self.average
 
     def best_rate(self, num_workers: int) -> float:
         """What ``auto`` stands for: as much of a way is made with as many samples."""
@@ -150,6 +161,8 @@ class Shared(Config):
             told.append(f"learning rates are multiplied by {self.rate:g}")
         elif self.best_rate(2) != self.best_rate(1):
             told.append("learning rates are multiplied to match")
+        if self.horizon:
+            told.append(f"evaluations see a mean over about {self.horizon} steps")
         return "; ".join(told)
 
 
@@ -234,6 +247,8 @@ class Strategy(ABC):
     steps elsewhere applies the factor on learning rates there, and ``has_own_rates``.
 
     Attributes:
+        shows: Whether ``settle`` puts other parameters in the place of those that are trained,
+            though replicas are not apart.
         hears_all: Whether ``on_gradient`` comes in every backward pass, not in the last one only.
 
     Raises:
@@ -246,6 +261,7 @@ class Strategy(ABC):
         self.group = group
         self.apart = False
         self.has_own_rates = False
+        self.shows = False
         self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
         self.tell: Callable[[str], None] = lambda text: None
 

@@ -19,6 +19,7 @@ from reparto.comm import Group
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
+from reparto.strategies._average import RunningMean
 from reparto.strategies._base import ParameterSet
 from reparto.strategies._momentum import at_most
 from reparto.strategies._replicas import Part, Replica
@@ -127,7 +128,6 @@ class DiLoCo(Together):
         self._under_way: list[tuple[int, Fragment, Tensor, Future[Summed]]] = []
         self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
         self._steps: dict[str, int] = {}
-        self._shown: dict[str, int] = {}
         self._aside: list[tuple[Part, Tensor]] = []
 
     def start(self, parameters: ParameterSet) -> None:
@@ -140,8 +140,9 @@ class DiLoCo(Together):
         replica = Replica(parameters)
         self.replicas[parameters.name] = replica
         count = self.config.fragments
+        horizon = self.config.horizon / self.config.sync_every
         self.fragments[parameters.name] = [
-            Fragment(part, *bounds, f"{part.key}/{number}", number)
+            Fragment(part, *bounds, f"{part.key}/{number}", number, horizon)
             for part in replica.parts
             for number, bounds in enumerate(part.pieces(count))
         ]
@@ -172,7 +173,7 @@ class DiLoCo(Together):
         self._land(lambda due, fragment: fragment.is_of(replica) and due <= step)
 
     def _send(self, fragment: Fragment, replica: Replica, step: int) -> None:
-        here = fragment.now()
+        here, fragment.sent_at = fragment.now(), step
         weight = replica.mean_weight or 1 / self.group.size()
         term = here.sub(fragment.anchor).mul_(weight)
         if self._courier is None:
@@ -206,6 +207,8 @@ class DiLoCo(Together):
         fragment.velocity.mul_(momentum).add_(mean)
         step = mean + momentum * fragment.velocity if momentum else mean
         fragment.anchor.add_(step, alpha=self.config.outer_rate)
+        if self.config.horizon:
+            fragment.mean.add(fragment.anchor)
         meanwhile = fragment.now().sub_(sent)
         here = fragment.anchor + self.config.keep * meanwhile
         fragment.put(here if left is None else here.add_(left))
@@ -226,15 +229,16 @@ class DiLoCo(Together):
                     part.put(self.group.sum(own * weight))
         if self.config.show == "round":
             for fragment in (one for several in self.fragments.values() for one in several):
-                fragment.put(fragment.anchor)
+                shown = fragment.mean.value if self.config.horizon else None
+                fragment.put(fragment.anchor if shown is None else shown)
 
     def _meet(self) -> None:
-        """A round of all fragments of the sets that have made steps since they were shown."""
+        """A round of all fragments that have not been sent since the last step."""
         for name, replica in self.replicas.items():
-            if self._steps.get(name, 0) > self._shown.get(name, 0):
-                self._shown[name] = self._steps[name]
-                for fragment in self.fragments[name]:
-                    self._send(fragment, replica, self._steps[name])
+            step = self._steps.get(name, 0)
+            for fragment in self.fragments[name]:
+                if fragment.sent_at < step:
+                    self._send(fragment, replica, step)
         self._land(lambda due, fragment: True)
 
     def resume(self) -> None:
@@ -265,14 +269,19 @@ class Fragment:
         end: After the last element.
         key: Stands for it, the same on every worker.
         turn: When in the round it is sent.
+        horizon: Over how many rounds its mean goes.
     """
 
-    def __init__(self, part: Part, begin: int, end: int, key: str, turn: int) -> None:
+    def __init__(
+        self, part: Part, begin: int, end: int, key: str, turn: int, horizon: float
+    ) -> None:
         self.part, self.begin, self.end, self.key, self.turn = part, begin, end, key, turn
         is_whole = begin == 0 and end == sum(part.sizes)
         self.shapes: list[tuple[int, ...]] = part.shapes if is_whole else [(end - begin,)]
         self.anchor = part.anchor[begin:end].clone()
         self.velocity = torch.zeros_like(self.anchor)
+        self.mean = RunningMean(horizon)
+        self.sent_at = 0
 
     def is_of(self, replica: Replica) -> bool:
         """Whether it is a stretch of that replica."""

@@ -1,0 +1,93 @@
+"""A mean over the last steps, for whoever looks: large steps leave much noise in the parameters.
+
+trained   ●───●───●───●───●       goes on as it is
+shown     ○───○───○───○───○       each a mean of those before, the nearest weighing most
+└ evaluations, checkpoints, the end
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.strategies._all_reduce import AllReduce
+from reparto.strategies._base import ParameterSet
+from reparto.strategies._flat import laid, spread
+
+
+class RunningMean:
+    """Of flat parameters; the first ones count fully.
+
+    Args:
+        horizon: In calls.
+    """
+
+    def __init__(self, horizon: float) -> None:
+        self._horizon = max(1.0, horizon)
+        self._num_calls = 0
+        self.value: Tensor | None = None
+
+    def add(self, flat: Tensor) -> None:
+        """Take in the parameters of now."""
+        self._num_calls += 1
+        if self.value is None or self.value.shape != flat.shape:
+            self.value, self._num_calls = flat.clone(), 1
+            return
+        self.value.lerp_(flat, max(1 / self._horizon, 1 / self._num_calls))
+
+
+class AveragedAllReduce(AllReduce):
+    """All-reduce that shows a mean over the last steps."""
+
+    def __init__(self, group: Group, config: AllReduce.Config, horizon: float) -> None:
+        super().__init__(group, config)
+        self.shows = True
+        self._horizon = horizon
+        self._sets: dict[str, ParameterSet] = {}
+        self._means: dict[str, list[RunningMean]] = {}
+        self._aside: list[tuple[list[Tensor], Tensor]] = []
+
+    def start(self, parameters: ParameterSet) -> None:
+        """Learn of a set of parameters."""
+        super().start(parameters)
+        self._sets[parameters.name] = parameters
+        parts = len(_parts(parameters))
+        self._means[parameters.name] = [RunningMean(self._horizon) for _ in range(parts)]
+
+    def after_step(self, parameters: ParameterSet) -> None:
+        """Take in what the step has led to."""
+        for mean, part in zip(self._means[parameters.name], _parts(parameters), strict=True):
+            mean.add(laid(part))
+
+    def settle(self) -> None:
+        """Show the means."""
+        if self._aside:
+            return
+        for name, parameters in self._sets.items():
+            for mean, part in zip(self._means[name], _parts(parameters), strict=True):
+                if mean.value is not None:
+                    self._aside.append((part, laid(part)))
+                    spread(mean.value, part)
+
+    def resume(self) -> None:
+        """Go on from where the last step led."""
+        with torch.no_grad():
+            for part, flat in self._aside:
+                spread(flat, part)
+        self._aside.clear()
+
+    def reload(self) -> None:
+        """The script has set the parameters itself."""
+        self._aside.clear()
+        for means in self._means.values():
+            means[:] = [RunningMean(self._horizon) for _ in means]
+
+
+def _parts(parameters: ParameterSet) -> list[list[Tensor]]:
+    """The floating tensors, those of one type on one device together."""
+    found: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in parameters.tensors:
+        if tensor.is_floating_point() and tensor.numel():
+            found.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return list(found.values())
