@@ -464,7 +464,7 @@ def test_a_batch_a_worker_is_a_larger_batch():
     torch.testing.assert_close(merged, large)
 
 
-@pytest.mark.parametrize("kind", ["all-reduce", "diloco"])
+@pytest.mark.parametrize("kind", ["all-reduce", "diloco", "local-sgd"])
 def test_evaluations_see_a_mean_and_training_goes_on_as_it_was(kind):
     def script():
         torch.manual_seed(0)
@@ -486,6 +486,8 @@ def test_evaluations_see_a_mean_and_training_goes_on_as_it_was(kind):
         settings = {"batch": "worker", "average": average}
         if kind == "diloco":
             settings |= {"sync_every": 1, "show": "round"}
+        if kind == "local-sgd":
+            settings |= {"sync_every": 1}
         found = run_workers(2, script, strategy=StrategyConfig(kind=kind, settings=settings))
         assert torch.equal(found[0][1], found[1][1])
         return found[0]

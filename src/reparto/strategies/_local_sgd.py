@@ -12,9 +12,10 @@ from reparto.comm import MAX, Group
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
+from reparto.strategies._average import RunningMean
 from reparto.strategies._base import ParameterSet
 from reparto.strategies._flat import laid, spread
-from reparto.strategies._replicas import Replica
+from reparto.strategies._replicas import Part, Replica
 from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
 
@@ -89,6 +90,7 @@ class LocalSGD(Together):
         self.sync_every = config.sync_every
         self.compressor = config.compressor.build(group)
         self.replicas: dict[str, Replica] = {}
+        self._means: dict[str, RunningMean] = {}
 
     def start(self, parameters: ParameterSet) -> None:
         """Remember where the workers begin."""
@@ -114,7 +116,7 @@ class LocalSGD(Together):
             for drift, part in zip(drifts, replica.parts, strict=True)
         ]
         for part, mean in zip(replica.parts, means, strict=True):
-            part.meet_at(part.anchor + mean)
+            self._meet(part, part.anchor + mean)
         if self.config.adapt:
             self._adapt(drifts, means)
         self._treat_moments(replica)
@@ -126,12 +128,29 @@ class LocalSGD(Together):
             if replica.num_steps:
                 for part in replica.parts:
                     mean = self.group.sum(part.drift().mul_(replica.mean_weight))
-                    part.meet_at(part.anchor + mean)
+                    self._meet(part, part.anchor + mean)
                 self._treat_moments(replica)
                 replica.met()
+            for part in replica.parts if self.config.horizon else ():
+                shown = self._means.get(part.key)
+                if shown is not None and shown.value is not None:
+                    part.put(shown.value)
+
+    def _meet(self, part: Part, flat: Tensor) -> None:
+        part.meet_at(flat)
+        if self.config.horizon:
+            horizon = self.config.horizon / self.sync_every
+            self._means.setdefault(part.key, RunningMean(horizon)).add(flat)
+
+    def resume(self) -> None:
+        """Go on from where the workers met."""
+        for replica in self.replicas.values() if self.config.horizon else ():
+            for part in replica.parts:
+                part.put(part.anchor)
 
     def reload(self) -> None:
         """The script has set the parameters itself, alike on all workers."""
+        self._means.clear()
         for name, replica in list(self.replicas.items()):
             self.replicas[name] = Replica(replica.parameters)
 
