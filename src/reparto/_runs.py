@@ -44,11 +44,11 @@ def listed(job: Job) -> Iterator[None]:
         folder = _folder()
         path = folder / f"{here.pid}.json"
         file = path.open("w")
+        fcntl.flock(file, fcntl.LOCK_EX)  # whoever looks holds it for a moment only
     except OSError:  # no place to be found at: train all the same
         yield
         return
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.write(json.dumps(asdict(here)))
         file.flush()
         try:

@@ -88,6 +88,7 @@ def _chosen(found: list[Running], which: str | None, *, everything: bool) -> lis
 
 def _stopped(one: Running, *, now: bool, timeout_s: float) -> bool:
     """Ask a run to end; whether it did."""
+    import contextlib
     import os
     import signal
     import time
@@ -96,7 +97,8 @@ def _stopped(one: Running, *, now: bool, timeout_s: float) -> bool:
 
     until = time.monotonic() + timeout_s
     for _ in range(2 if now else 1):
-        os.kill(one.pid, signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(one.pid, signal.SIGINT)
         time.sleep(0.3 if now else 0.0)  # signals that come together count as one
     while is_running(one.pid):
         if time.monotonic() > until:

@@ -179,7 +179,12 @@ class SupervisedRun(Run):
             worker.fail(event.failure)
 
     def _wait_for(self, event: Stopping) -> None:
-        if self._kill_at:  # not where it is to end at once
+        if not self._kill_at:
+            return  # it is to end at once
+        if event.step == 0:  # it is asked again only if no step ends within the time of two
+            self._ask_again_at = time.monotonic() + 2 * event.in_s + 1.0
+            self._kill_at = self._ask_again_at + self.stop_grace_s
+        else:
             self._ask_again_at = None
             self._kill_at = time.monotonic() + 2 * event.in_s + SAVE_S
 

@@ -84,6 +84,7 @@ class Gradients:
         self._divisor: Divisor | None = None
         self._arrived: dict[int, Callable[[Tensor], None]] = {}
         self._told: set[int] = set()
+        self._adopted: set[int] = set()
         self._handed_over: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @contextlib.contextmanager
@@ -125,21 +126,23 @@ class Gradients:
             return
         self._handed_over.add(module)
         parts: dict[str, ParameterSet] = {}
-        for unit, child in enumerate(module.modules()):
-            for tensor in child.parameters(recurse=False):
+        units = [list(child.parameters(recurse=False)) for child in module.modules()]
+        for unit in units:
+            for tensor in unit:
                 found = self._owner_of.get(id(tensor))
-                if hasattr(tensor, "_adopted") or (found is None and tensor.requires_grad):
+                if id(tensor) in self._adopted or (found is None and tensor.requires_grad):
                     continue
                 owner = found[0] if found is not None else Owner("frozen", [])
                 part = parts.setdefault(owner.name, ParameterSet(owner.name, []))
                 part.optimizer_ref = owner.optimizer_ref
                 part.tensors.append(tensor)
-                part.units.append(unit)
-                tensor._adopted = True
+                self._adopted.add(id(tensor))
+                weakref.finalize(tensor, self._adopted.discard, id(tensor))
         for part in parts.values():
             with self.unseen(), torch.no_grad(), torch._C._DisableAutocast():
                 self.world.check_replicas(part.tensors)
                 self.world.strategy.adopt(part)
+        self.world.strategy.link(units)
 
     def __contains__(self, optimizer: Any) -> bool:
         return optimizer in self._owner_of_optimizer
@@ -350,6 +353,8 @@ class Gradients:
 
     def put_by_hand(self, tensor: Tensor, value: Tensor | None) -> None:
         """The script puts a global gradient, or none, where a pass may have left a term."""
+        if self.world.strategy.hears_all:
+            self.world.strategy.forget(tensor)
         found = self._owner_of.get(id(tensor))
         if found is None:
             if value is None or not (tensor.requires_grad and tensor.is_leaf):
@@ -438,7 +443,10 @@ class Gradients:
         if is_known and world.strategy.apart:
             return  # layers were frozen or have thawed: rounds go on as they were
         if not owner.num_known:
-            world.check_replicas([t for t in owner.tensors if not hasattr(t, "_adopted")])
+            world.check_replicas([t for t in owner.tensors if id(t) not in self._adopted])
+        if owner.num_known and world.apart:  # it has grown: all begin anew from the same place
+            world.strategy.settle()
+            world.strategy.reload()
         owner.num_known = len(owner.tensors)
         world.strategy.start(owner)
 
@@ -503,7 +511,10 @@ class Gradients:
 
     def zeroed(self, tensors: Any) -> None:
         """The script has zeroed these gradients itself."""
+        tensors = list(tensors)
         owners = {id(found[0]): found[0] for t in tensors if (found := self._owner_of.get(id(t)))}
+        for tensor in tensors if self.world.strategy.hears_all else ():
+            self.world.strategy.forget(tensor)
         for owner in owners.values():
             left = (grad for tensor in owner.tensors if (grad := grad_of(tensor)) is not None)
             if all(map(_is_zero, left)):
@@ -518,6 +529,8 @@ class Gradients:
 
     def _forget(self, owner: Owner) -> None:
         owner.is_partial = False
+        for tensor in owner.tensors if self.world.strategy.hears_all else ():
+            self.world.strategy.forget(tensor)
         if owner.eager and owner.pending:
             self._send_again(owner)
         owner.pending, owner.reduced, owner.eager = False, False, False

@@ -63,6 +63,7 @@ def join(
         data.waiting = world.waiting
         world.strategy = kind.build(ordered)
         world.strategy.outside, world.strategy.tell = outside, world.note
+        world.strategy.waiting = world.waiting
         world.use(kind)
         world.stopping.store = store
     else:

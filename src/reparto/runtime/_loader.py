@@ -98,7 +98,7 @@ class _SharedIterator:
             return self._cut()
         batch = next(self.batches)
         split, digest = self.splits.popleft()
-        self.world.add_to_digest(digest)
+        self.world.add_to_digest(hash((digest, split.sizes)))
         return _marked(self.world, batch, split)
 
     def _cut(self) -> Any:
@@ -334,8 +334,8 @@ def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Te
     total = tensor.shape[dim]
     if total == 0:
         return tensor
-    world.add_to_digest(hash(tuple(tensor.shape)))
     place = world.place_for(total, dim)
+    world.add_to_digest(hash((tuple(tensor.shape), place.split.sizes)))
     world.saw_split(place.split)
     made = shard(world.rows_of(tensor, place), place, site)
     if site is not None:  # else it is a batch of a loader's, which nobody else holds

@@ -18,6 +18,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,8 @@ class Stopping:
         if self.is_asked or not is_training:
             raise KeyboardInterrupt
         self.is_asked = True
+        if self.world.rank == 0:
+            self.on_decided(0, self._step_s())  # heard; the step is not known yet
 
     def at_boundary(self) -> None:
         """A step is over; end here if all do."""
@@ -93,7 +96,7 @@ class Stopping:
 
     def _decided(self) -> int:
         world, num_steps = self.world, self.world.num_steps
-        step_s = (world.last_step - world.first_step) / max(1, num_steps - 1)
+        step_s = self._step_s()
         ahead = 0
         if world.size > 1:
             ahead = self.lead + (math.ceil(MARGIN_S / step_s) if step_s > 0 else 1)
@@ -101,17 +104,22 @@ class Stopping:
         self.on_decided(num_steps + ahead, ahead * step_s)
         return num_steps + ahead
 
+    def _step_s(self) -> float:
+        world = self.world
+        return (world.last_step - world.first_step) / max(1, world.num_steps - 1)
+
     def _told(self) -> int | None:
         return int(self.store.get(_KEY)) if self.store.check([_KEY]) else None
 
     def _end(self) -> None:
         world = self.world
         world.settle()
-        with world.gradients.unseen():
-            state = state_of(world)
         why = self._enough.why if self._enough is not None else ""
-        if world.rank == 0:
-            world.note(_saved(state, world.num_steps, why))
+        if not world.options.discard_writes:
+            with world.gradients.unseen():
+                state = state_of(world)
+            if world.rank == 0:
+                world.note(_saved(state, world.num_steps, why))
         if self._enough is not None and not self.is_asked:
             raise SystemExit(0)
         raise KeyboardInterrupt
@@ -179,9 +187,9 @@ def _trained_modules(world: World) -> list[nn.Module]:
     inner = {id(child) for one in known for child in one.modules() if child is not one}
     first = {}
     for module in known:
-        own = [place[id(p)] for p in module.parameters() if id(p) in place]
+        own = tuple(place[id(p)] for p in module.parameters() if id(p) in place)
         if own and id(module) not in inner:
-            first[min(own), type(module).__name__] = module
+            first[own, type(module).__name__] = module
     return [first[key] for key in sorted(first)]
 
 
@@ -204,6 +212,6 @@ def _saved(state: dict[str, Any], step: int, why: str) -> str:
         partial = path.with_suffix(".part")
         torch.save(state, partial)
         partial.replace(path)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError) as error:
         return f"{stopped}; the checkpoint could not be written: {error}"
     return f"{stopped}; models and optimizers are saved in {FOLDER}/{path.name}"

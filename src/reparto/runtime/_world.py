@@ -376,9 +376,11 @@ class World:
             finally:
                 local_s += time.perf_counter() - began
 
-        began = time.perf_counter()
+        began, waited_s = time.perf_counter(), self.waiting.seconds
         result = self.strategy.step(owner, timed)
-        self.waiting.seconds += time.perf_counter() - began - local_s
+        # What the strategy counts itself, outside of the local step, is not counted twice.
+        counted_s = self.waiting.seconds - waited_s
+        self.waiting.seconds += max(0.0, time.perf_counter() - began - local_s - counted_s)
         return result
 
     @contextlib.contextmanager
@@ -388,16 +390,8 @@ class World:
         if factor == 1.0:
             yield
             return
-        rates = [group.get("lr") for group in optimizer.param_groups]
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            if rate is not None:
-                group["lr"] = rate * factor
-        try:
+        with strategies.rescaled(optimizer, factor):
             yield
-        finally:
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                if rate is not None:
-                    group["lr"] = rate
 
     def _global_closure(self, closure: Any, owner: Owner) -> Any:
         def run() -> Any:

@@ -39,8 +39,8 @@ class Stopping:
     """All workers will end after a step, on request; only worker 0 tells.
 
     Attributes:
-        step: The last step.
-        in_s: About so many seconds from now.
+        step: The last step; 0 while it is not known yet.
+        in_s: About so many seconds from now; while it is not known, those of a step.
     """
 
     rank: int

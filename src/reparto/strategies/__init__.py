@@ -20,6 +20,7 @@ from reparto.strategies._describe import Description, Knob, describe
 from reparto.strategies._diloco import DiLoCo
 from reparto.strategies._gossip import Gossip
 from reparto.strategies._local_sgd import LocalSGD
+from reparto.strategies._momentum import rescaled
 from reparto.strategies._parameter_server import ParameterServer
 from reparto.strategies._post_local_sgd import PostLocalSGD
 from reparto.strategies._registry import Registry
@@ -51,6 +52,7 @@ __all__ = [
     "from_spec",
     "grad_of",
     "register",
+    "rescaled",
     "set_grad",
 ]
 

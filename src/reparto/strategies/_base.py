@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import torch
 from torch import Tensor
 
-from reparto.comm import Group
+from reparto.comm import Group, Stopwatch
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies._topology import Costs, ring_order
@@ -196,8 +196,6 @@ class ParameterSet:
         has_closure: Whether the step is given a closure, which makes gradients anew.
         loss: The loss of the step, where it is known; of the global batch, unless replicas are
             apart.
-        units: For each tensor a number, the same for those of one module, which are used together;
-            empty where modules are not known.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -209,7 +207,6 @@ class ParameterSet:
         self.is_partial = False
         self.has_closure = False
         self.loss: float | None = None
-        self.units: list[int] = []
 
     @property
     def optimizer(self) -> Any:
@@ -244,7 +241,8 @@ class Strategy(ABC):
 
     A strategy may run threads and optimizers of its own, ``with self.outside():``, so that what
     they do is not taken for the script's doing. ``tell`` gives people a line to read. One that
-    steps elsewhere applies the factor on learning rates there, and ``has_own_rates``.
+    steps elsewhere applies the factor on learning rates there, and ``has_own_rates``. Waiting
+    outside of the moments above is told ``with self.waiting:``.
 
     Attributes:
         shows: Whether ``settle`` puts other parameters in the place of those that are trained,
@@ -262,6 +260,7 @@ class Strategy(ABC):
         self.apart = False
         self.has_own_rates = False
         self.shows = False
+        self.waiting = Stopwatch()
         self.outside: Callable[[], AbstractContextManager[None]] = nullcontext
         self.tell: Callable[[str], None] = lambda text: None
 
@@ -270,6 +269,12 @@ class Strategy(ABC):
 
         Those that an optimizer updates come with it; with none come those that nobody updates.
         """
+
+    def link(self, units: Sequence[Sequence[Tensor]]) -> None:
+        """Parameters of one module are used together, whoever updates them."""
+
+    def forget(self, tensor: Tensor) -> None:
+        """The script has put another gradient on a tensor, or none; with ``hears_all`` only."""
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters; buckets are fixed here."""

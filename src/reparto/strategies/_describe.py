@@ -96,8 +96,11 @@ def _knobs(config: type[Any], default: Any) -> list[Knob]:
 def _type(hint: Any) -> str:
     if isinstance(hint, type):
         return hint.__name__
-    words = re.search(r"Literal\[(.*)\]", str(hint))
-    return words[1].replace("'", "").replace(", ", " | ") if words else str(hint)
+    words = re.search(r"Literal\[(.*?)\]", str(hint))
+    if not words:
+        return str(hint)
+    others = re.findall(r"\b(int|float|str)\b(?=.*Literal)", str(hint))
+    return " | ".join([*others, *words[1].replace("'", "").split(", ")])
 
 
 def _meanings(config: type[Any]) -> dict[str, str]:

@@ -139,7 +139,8 @@ class Desk:
         self._end_round(kept)
 
     def _end_round(self, kept: Kept) -> None:
-        needed = min(self.size - self.config.backup, self.size - len(self._resting))
+        # Fewer than those that train: with several shares, each may wait at another one.
+        needed = max(1, self.size - self.config.backup - len(self._resting))
         if kept.num_gathered and kept.num_gathered >= needed:
             kept.step_with_gathered(self.config.rate_at(kept.version, self.size))
 
@@ -193,10 +194,10 @@ class Desk:
 
     def _may_go(self, key: int, rank: int) -> bool:
         kept = self.kept[key]
-        if self.config.backup:
-            return kept.version > kept.answered[rank]
-        clocks = kept.clocks
-        return clocks[rank] - min(clocks) <= self.bound
+        if self.config.backup and kept.version <= kept.answered[rank]:
+            return False
+        clocks = [one for who, one in enumerate(kept.clocks) if who not in self._resting]
+        return not clocks or kept.clocks[rank] - min(clocks) <= self.bound
 
     def fail(self, error: BaseException) -> None:
         """Tell the worker in this process that its server has failed."""

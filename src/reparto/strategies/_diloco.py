@@ -21,7 +21,7 @@ from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._average import RunningMean
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._momentum import at_most
+from reparto.strategies._momentum import at_most, rescaled
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
@@ -106,7 +106,7 @@ class DiLoCo(Together):
 
         def lead(self, num_workers: int) -> int:
             """A round."""
-            return self.sync_every
+            return self.sync_every + self.overlap
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """A fragment every so many steps, which may travel for ``overlap`` steps."""
@@ -150,6 +150,10 @@ class DiLoCo(Together):
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Step with little momentum: the outer step has its own."""
         inner, optimizer = self.config.inner_momentum, parameters.optimizer
+        if not self.apart and optimizer is not None and self.config.rate == "auto":
+            # There is no outer momentum yet, for which the rate was lowered.
+            with rescaled(optimizer, self.config.outer_rate / (1 - self.config.outer_momentum)):
+                return local_step()
         if inner == "keep" or not self.apart or optimizer is None:
             return local_step()
         with at_most(optimizer, inner):
@@ -174,7 +178,7 @@ class DiLoCo(Together):
 
     def _send(self, fragment: Fragment, replica: Replica, step: int) -> None:
         here, fragment.sent_at = fragment.now(), step
-        weight = replica.mean_weight or 1 / self.group.size()
+        weight = replica.mean_weight if replica.num_steps else 1 / self.group.size()
         term = here.sub(fragment.anchor).mul_(weight)
         if self._courier is None:
             total: Future[Summed] = Future()
@@ -187,7 +191,7 @@ class DiLoCo(Together):
         """The sum, and what compression left out of this worker's own drift."""
         total = self.compressor.sum_over(term, fragment.shapes, fragment.key)
         left = self.compressor.left(fragment.key, term.numel())
-        return total, None if left is None or not weight else left / weight
+        return total, None if left is None or weight == 0 else left / weight
 
     def _land(self, is_due: Callable[[int, Fragment], bool]) -> None:
         """Apply what is due; wait for it if it is still on its way."""
@@ -225,7 +229,7 @@ class DiLoCo(Together):
                 own = part.flat()
                 self._aside.append((part, own))
                 if self.config.show == "mean":
-                    weight = replica.mean_weight or 1 / self.group.size()
+                    weight = replica.mean_weight if replica.num_steps else 1 / self.group.size()
                     part.put(self.group.sum(own * weight))
         if self.config.show == "round":
             for fragment in (one for several in self.fragments.values() for one in several):

@@ -77,8 +77,13 @@ class Gossip(_base.Strategy):
             return "workers step by their own gradients and average with a few neighbours only"
 
         def lead(self, num_workers: int) -> int:
-            """One step for each neighbour on the way to the other."""
-            return num_workers
+            """One round for each neighbour on the way to the other."""
+            return num_workers * self.sync_every
+
+        @property
+        def waits(self) -> bool:
+            """For neighbours only: looking at everyone's speed would make all wait."""
+            return False
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """The parameters to each neighbour."""

@@ -41,3 +41,18 @@ def at_most(optimizer: Any, value: float) -> Iterator[None]:
             for name in ("betas", "momentum", "lr"):
                 if name in was:
                     group[name] = was[name]
+
+
+@contextlib.contextmanager
+def rescaled(optimizer: Any, factor: float) -> Iterator[None]:
+    """Step with other rates inside."""
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        if rate is not None:
+            group["lr"] = rate * factor
+    try:
+        yield
+    finally:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            if rate is not None:
+                group["lr"] = rate

@@ -23,15 +23,23 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
+from torch.optim import optimizer as _optimizer
 
-from reparto.comm import Group
+from reparto.comm import MIN, Group
 from reparto.errors import DisagreementError, UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base
 from reparto.strategies._all_reduce import AllReduce
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._shelf import Kept, Shelf
-from reparto.strategies._sliced import Sliced, plain, presented, slice_in_place
+from reparto.strategies._sliced import (
+    Sliced,
+    can_slice,
+    plain,
+    presented,
+    slice_in_place,
+    unguard_data,
+)
 from reparto.strategies._sparse import sum_sparse
 
 T = TypeVar("T")
@@ -109,7 +117,7 @@ class Sharded(_base.Strategy):
     def __init__(self, group: Group, config: Sharded.Config) -> None:
         super().__init__(group)
         self.config = config
-        self._shelf = Shelf(group, config.keep_bytes)
+        self._shelf = Shelf(group, config.keep_bytes, lambda: self.waiting)
         self._small = AllReduce(group, AllReduce.Config())
         self._sets: dict[str, _Set] = {}
         _give_back_memory()
@@ -121,20 +129,35 @@ class Sharded(_base.Strategy):
         optimizer, size = parameters.optimizer, self.group.size()
         if optimizer is not None and not _steps_by_element(optimizer):
             return
-        units: dict[int, list[Kept]] = {}
-        for index, tensor in enumerate(parameters.tensors):
-            is_real = tensor.is_floating_point() and not isinstance(tensor, Sliced)
-            size_bytes = tensor.numel() * tensor.element_size()
-            if is_real and self.config.is_large(tensor.numel(), size_bytes, size):
+        large = [
+            tensor
+            for tensor in parameters.tensors
+            if tensor.is_floating_point()
+            and not isinstance(tensor, Sliced)
+            and self.config.is_large(tensor.numel(), tensor.nbytes, size)
+        ]
+        votes = torch.tensor([can_slice(tensor) for tensor in large], dtype=torch.int64)
+        if large:  # somebody may hold the memory of one on one worker only
+            self.group.reduced(votes, MIN)
+        for tensor, is_free in zip(large, votes.tolist(), strict=True):
+            if is_free:
                 slice_in_place(tensor, self._shelf)
-            if isinstance(tensor, Sliced) and parameters.units:
-                units.setdefault(parameters.units[index], []).append(tensor._kept)
+        for tensor in parameters.tensors:
             if isinstance(tensor, Sliced) and optimizer is not None and tensor in optimizer.state:
                 _put_state(optimizer, tensor, _taken_state(optimizer, tensor))
-        for unit in units.values():
-            for kept in unit:
-                kept.unit = tuple(unit)
         self._sets.pop(parameters.name, None)
+
+    def link(self, units: Sequence[Sequence[Tensor]]) -> None:
+        """Gather the parameters of a module together."""
+        for tensors in units:
+            unit = [tensor._kept for tensor in tensors if isinstance(tensor, Sliced)]
+            for kept in unit:
+                kept.unit = unit
+
+    def forget(self, tensor: Tensor) -> None:
+        """Drop a sum that would come back."""
+        for one in self._sets.values():
+            one.sums.pop(tensor, None)
 
     def start(self, parameters: ParameterSet) -> None:
         """Buckets for what is small are fixed when they are needed; see ``gradients_needed``."""
@@ -257,6 +280,8 @@ class Sharded(_base.Strategy):
         optimizer = parameters.optimizer
         if optimizer is None or parameters.has_closure or not _steps_by_element(optimizer):
             return local_step()
+        if _has_hooks(optimizer):  # of the script's, which look at whole parameters
+            return local_step()
         stepped = list(_sliced_of(optimizer))
         for group, position, tensor in stepped:
             kept = tensor._kept
@@ -275,6 +300,10 @@ class Sharded(_base.Strategy):
                 _put_state(optimizer, tensor, optimizer.state.pop(mine, None))
             self._shelf.ask_together([])
             self._shelf.clear()
+
+    def finish(self) -> None:
+        """The script has ended."""
+        unguard_data()
 
 
 class _Set:
@@ -325,6 +354,12 @@ class _Set:
         late = [places[tensor] for tensor in self.order if tensor not in self.arrived]
         agreed = group.share(torch.tensor([*came, *late]), 0).tolist()
         self.order = [self.sliced[place] for place in agreed]
+
+
+def _has_hooks(optimizer: Any) -> bool:
+    shared = (_optimizer._global_optimizer_pre_hooks, _optimizer._global_optimizer_post_hooks)
+    own = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+    return any(map(len, (*shared, *own)))
 
 
 def _steps_by_element(optimizer: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reparto.comm import Group
+from reparto.comm import Group, Stopwatch
 from reparto.strategies._buckets import dense_strides
 
 _empty_strided = torch.empty_strided  # as it is before the runtime watches the script's
@@ -34,7 +34,8 @@ class Kept:
         shape: Of the whole.
         strides: Of the whole; without gaps.
         number: Tells it from others, alike on every worker.
-        unit: All that is gathered when this is, in this order; empty for itself alone.
+        unit: All that is gathered when this is, in this order; empty for itself alone. The same
+            list for all of them.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Kept:
         self.shelf, self.mine = shelf, mine
         self.shape, self.strides = tuple(shape), tuple(strides)
         self.number = number
-        self.unit: tuple[Kept, ...] = ()
+        self.unit: list[Kept] = []
 
     def alike(self, mine: Tensor) -> Kept:
         """Another tensor of the same shape and strides, which comes of this one."""
@@ -74,13 +75,16 @@ class Shelf:
     Args:
         group: The workers that keep slices.
         keep_bytes: How much may stand here; what one operation needs always may.
+        waiting: Gives the stopwatch that runs while others are waited for.
 
     Attributes:
         trace: Of what was gathered, in which order; all workers must agree on it.
     """
 
-    def __init__(self, group: Group, keep_bytes: int) -> None:
-        self.group, self.keep_bytes = group, keep_bytes
+    def __init__(
+        self, group: Group, keep_bytes: int, waiting: Callable[[], Stopwatch] = Stopwatch
+    ) -> None:
+        self.group, self.keep_bytes, self._waiting = group, keep_bytes, waiting
         self.trace = 0
         self._together: list[Kept] = []
         self._numbers: dict[Any, dict[Kept, Tensor]] = {}
@@ -118,7 +122,8 @@ class Shelf:
             padded[: flat.numel()].copy_(flat)
             flat = padded
         sums = flat.new_empty(length)
-        self.group._reduce_scatter_base(sums, flat).wait()
+        with self._waiting():
+            self.group._reduce_scatter_base(sums, flat).wait()
         return sums[: like.mine.numel()].to(term.dtype)
 
     # Wholes.
@@ -129,7 +134,7 @@ class Shelf:
         In which order an operation looks at weight and bias depends on the shape of its input,
         which differs between workers. In which order modules are called does not.
         """
-        unit = kept.unit or (kept,)
+        unit = kept.unit or [kept]
         missing = [one for one in unit if one not in self._wholes]
         if missing:
             self._make_room(sum(map(_bytes_of, missing)), unit)
@@ -140,12 +145,12 @@ class Shelf:
             self._wholes.move_to_end(one)
         return self._wholes[kept]
 
-    def _make_room(self, size_bytes: int, unit: tuple[Kept, ...]) -> None:
+    def _make_room(self, size_bytes: int, unit: list[Kept]) -> None:
         for one in list(self._wholes):
             if self._held_bytes + size_bytes <= self.keep_bytes:
                 return
             if one not in unit:
-                for other in one.unit or (one,):
+                for other in one.unit or [one]:
                     self._drop(other)
 
     def _gathered(self, kept: Kept) -> Tensor:
@@ -156,7 +161,8 @@ class Shelf:
             mine = mine.new_zeros(length)
             mine[: kept.mine.numel()].copy_(kept.mine)
         flat = mine.new_empty(length * self.group.size())
-        self.group._allgather_base(flat, mine).wait()
+        with self._waiting():
+            self.group._allgather_base(flat, mine).wait()
         return flat.as_strided(kept.shape, kept.strides)
 
     def changed(self, kept: Kept) -> None:
@@ -196,7 +202,8 @@ class Shelf:
             alike = [one for one in self._together if one.mine.dtype == mine.dtype]
             asked = alike if kept in alike else [kept]
             numbers = torch.stack([local(one.mine) for one in asked])
-            self.group.reduce_all(numbers, op).wait()
+            with self._waiting():
+                self.group.reduce_all(numbers, op).wait()
             found = self._numbers[name] = dict(zip(asked, numbers.unbind(), strict=True))
         return found[kept].clone()
 

@@ -77,14 +77,17 @@ class Sliced(Tensor):
         if not isinstance(value, Sliced) or not _is_entire(value):
             value = presented(self._kept.shelf.keep(dense(plain(value))))
         _data.__set__(self, value)
-        self._kept = value._kept
+        before, self._kept = self._kept, value._kept
+        if before.unit and not self._kept.unit:  # it takes the other's place beside the rest
+            before.unit[before.unit.index(before)] = self._kept
+            self._kept.unit = before.unit
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
-        """A copy."""
-        return self._read_copy().numpy(*args, **kwargs)
+        """A copy, which nobody may write into: it would not be seen."""
+        return _read_only(self._read_copy().numpy(*args, **kwargs))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._read_copy().__array__(*args, **kwargs)
+        return _read_only(self._read_copy().__array__(*args, **kwargs))
 
     def _read_copy(self) -> Tensor:
         return self.plain().clone().requires_grad_(self.requires_grad)
@@ -123,18 +126,23 @@ class Sliced(Tensor):
         return made  # type: ignore[no-any-return]
 
 
-def slice_in_place(tensor: Tensor, shelf: Shelf) -> bool:
-    """Make a plain leaf a Sliced, for all who hold it: modules, optimizers, the script's lists.
+def _read_only(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
 
-    Returns:
-        Whether it could be; not while a graph or another tensor holds its memory.
-    """
+
+def can_slice(tensor: Tensor) -> bool:
+    """Whether a plain leaf can become a Sliced; not while others hold its memory."""
     is_known = type(tensor) in (Tensor, _Parameter) and tensor.layout is torch.strided
     if not is_known or not tensor.is_leaf or not is_dense(tensor):
         return False
     is_shared = num_uses(tensor) > num_uses(tensor.new_empty(1))
-    if is_shared or tensor._use_count() > 1:  # type: ignore[attr-defined]
-        return False
+    return not (is_shared or tensor._use_count() > 1)  # type: ignore[attr-defined]
+
+
+def slice_in_place(tensor: Tensor, shelf: Shelf) -> None:
+    """Make a plain leaf a Sliced, for all who hold it: modules, optimizers, the script's lists."""
+    _guard_data()
     grad, needs_grad = grad_of(tensor), tensor.requires_grad
     is_parameter = type(tensor) is not Tensor
     kept = shelf.keep(tensor)
@@ -151,7 +159,24 @@ def slice_in_place(tensor: Tensor, shelf: Shelf) -> bool:
     now._backward_hooks = now._backward_hooks
     now._post_accumulate_grad_hooks = now._post_accumulate_grad_hooks
     set_grad(tensor, grad)
-    return True
+
+
+def _guard_data() -> None:
+    """Have ``plain.data = sliced`` take the whole: a Sliced has no memory to hand over."""
+    if "data" in vars(Tensor):
+        return
+
+    def assign(self: Tensor, value: Any) -> None:
+        is_strange = isinstance(value, Sliced) and not isinstance(self, Sliced)
+        _data.__set__(self, value.plain().clone() if is_strange else value)
+
+    Tensor.data = property(_data.__get__, assign)  # type: ignore[assignment]
+
+
+def unguard_data() -> None:
+    """Leave ``Tensor.data`` as torch has it."""
+    if "data" in vars(Tensor):
+        del Tensor.data
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class Switch(Strategy):
                 mode=self.mode,
                 bound=self.bound,
                 batch=self.batch,
-                rate=1.0,
+                rate=1.0 if self.rate == "auto" else self.rate,
                 balance=self.balance,
             )
 
@@ -77,6 +77,11 @@ class Switch(Strategy):
         def changes(self) -> str:
             """What the server changes, once the loss has flattened."""
             return f"when the loss has flattened, {self.afterwards.changes}"
+
+        @property
+        def waits(self) -> bool:
+            """Not for long: looking at everyone's speed would make all wait."""
+            return False
 
         def lead(self, num_workers: int) -> int:
             """As far as the server lets workers go ahead."""

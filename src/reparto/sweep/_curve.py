@@ -71,7 +71,7 @@ class Curve:
     def _trend(self, loss: float | None, samples: int) -> float | None:
         if self.horizon is None:
             self.horizon = float(HORIZON_STEPS * max(samples, 1))
-        if loss is not None:
+        if loss is not None and math.isfinite(loss):
             kept = math.exp(-max(samples, 1) / self.horizon)
             self._sum = kept * self._sum + (1 - kept) * loss
             self._weight = kept * self._weight + (1 - kept)
