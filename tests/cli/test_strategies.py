@@ -58,7 +58,7 @@ def test_unknown_names_are_told(words, capsys):
 def test_what_would_change_is_said_before_anything_runs(cli):
     done = cli.run("run", "--workers", "2", "--strategy", "diloco", cli.write(SCRIPT))
     assert done.returncode == 2
-    assert "64 steps of their own" in done.stderr
+    assert "16 steps of their own" in done.stderr
     assert "--relaxed" in done.stderr
     assert done.stdout == ""
 
@@ -67,7 +67,7 @@ def test_what_would_change_is_said_before_anything_runs(cli):
     "words",
     [
         ["local-sgd", "sync_every=4"],
-        ["diloco", "sync_every=6", "fragments=2", "overlap=2", "outer_rate=1"],
+        ["diloco", "sync_every=6", "fragments=2", "overlap=2", "rate=0.6"],
         ["gossip", "graph=ring", "compressor.kind=quantize"],
         ["parameter-server", "mode=stale", "servers=2", "bound=1", "compressor.kind=cast"],
         ["all-reduce", "compressor.kind=powersgd", "batch=worker", "rate=1.5"],

@@ -96,8 +96,8 @@ class DiLoCo(Together):
         def changes(self) -> str:
             """Replicas differ."""
             return (
-                f"workers take {self.sync_every} steps of their own before an outer step with "
-                "momentum brings them together"
+                f"workers take {self.sync_every} steps of their own, with less momentum and "
+                "another rate, before an outer step with momentum brings them together"
             )
 
         def best_rate(self, num_workers: int) -> float:
