@@ -26,8 +26,8 @@ demo: $(STAMP)
 
 # Tests that measure no time: two of them at once.
 PURE := tests/architecture tests/comm tests/convert tests/docs tests/runtime tests/strategies \
-	tests/sweep tests/transparency tests/verify tests/cli/test_compare.py \
-	tests/cli/test_strategies.py
+	tests/sweep tests/transparency tests/verify \
+	$(filter-out tests/cli/test_probe.py,$(wildcard tests/cli/test_*.py))
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 $(PURE)
