@@ -60,9 +60,16 @@ def test_trend_looks_back_over_samples_not_over_steps():
     assert small.points()[-1].trend == pytest.approx(large.points()[-1].trend, rel=1e-6)
 
 
+def test_lucky_first_batch_reaches_no_target():
+    curve = Curve(1, target=0.5)
+    for step, loss in enumerate([0.1] + [1.0] * 40, start=1):
+        curve.add(0, record(step, loss=loss))
+    assert curve.reached is None
+
+
 def test_target_is_reached_where_the_trend_is_first_as_low():
     curve = Curve(1, target=0.5)
-    for step, loss in enumerate([1.0, 0.1, 0.1, 0.1, 0.1, 5.0], start=1):
+    for step, loss in enumerate([1.0] * 5 + [0.1] * 40 + [5.0], start=1):
         curve.add(0, record(step, loss=loss))
     assert curve.reached is not None
     assert curve.reached.step == next(p.step for p in curve.points() if p.trend <= 0.5)

@@ -261,7 +261,7 @@ class SupervisedRun(Run):
             self._signal_all(how)
 
     def _signal_all(self, how: signal.Signals) -> None:
-        for worker in self._workers:
+        for worker in reversed(self._workers):  # worker 0, who decides when all end, comes last
             if worker.failure is None:  # one that failed is on its way out
                 worker.signal(how)
 

@@ -6,11 +6,13 @@ from reparto.measure._doctor import Facts, Problem, diagnose, examine
 from reparto.measure._machine import local_host, num_cores, num_gpus, torch_has_cuda
 from reparto.measure._network import peer_address
 from reparto.measure._outputs import MAX_FILES, files_written_since
+from reparto.measure._trend import Trend
 
 __all__ = [
     "MAX_FILES",
     "Facts",
     "Problem",
+    "Trend",
     "diagnose",
     "examine",
     "files_written_since",

@@ -57,7 +57,6 @@ class Balance:
         self._last_s = self._last_waited_s = 0.0
         self._look_at = 1 + FIRST
         self._passes: deque[Pass] = deque(maxlen=PASSES)
-        self._num_passes = 0
         self._has_begun = self._is_likely = False
 
     def split(self, total: int) -> Split:
@@ -66,7 +65,6 @@ class Balance:
 
     def new_pass(self) -> Pass:
         """A pass over a loader begins, on every worker alike."""
-        self._num_passes += 1
         begun = Pass(self.weights)
         self._passes.append(begun)
         return begun

@@ -104,6 +104,7 @@ class Gradients:
         if owner is None:
             owner = Owner(f"optimizer{len(self.owners)}", [])
             owner.optimizer_ref = weakref.ref(optimizer)
+            owner.loss_ref = self.world.known_loss
             self._owner_of_optimizer[optimizer] = owner
             self.owners.append(owner)
         for tensor in tensors:

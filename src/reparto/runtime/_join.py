@@ -181,7 +181,7 @@ def leave(world: World) -> dict[str, Any]:
         "final_loss": world.known_loss(),
         "bytes_sent": sum(group.bytes_sent for group in world.groups),
         "wire_bytes": world.wire_bytes,
-        "waited_s": world.waited_s,
+        "waited_s": world.waiting.seconds,
         "notes": _notes(world),
     }
     enter(None)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from reparto.measure import Trend
 from reparto.runtime import _tensors
 from reparto.spec import Options
 
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 #: A signal reaches all workers within that time.
 MARGIN_S = 0.2
-#: What a step leaves of the smoothed loss of those before it.
-KEPT = math.exp(-1 / 20)
+#: Steps over which the loss is smoothed.
+HORIZON_STEPS = 20
 #: Checkpoints of stopped runs, in the folder where the script works.
 FOLDER = "reparto-checkpoint"
 _KEY = "reparto/stop"
@@ -52,8 +53,9 @@ class Stopping:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.is_asked = self.is_over = False
+        self.is_asked = self.is_over = self._is_early = False
         self.after: int | None = None
+        self._looked_at = -1
         self.lead = 1
         self.store: Any = None
         self._pid = 0
@@ -77,21 +79,24 @@ class Stopping:
 
     def at_boundary(self) -> None:
         """A step is over; end here if all do."""
+        num_steps = self.world.num_steps
+        if self._looked_at == num_steps:
+            return  # not a boundary: a pass of a step that is under way
+        self._looked_at = num_steps
         if self.is_over or not (self.is_asked or self._enough is not None):
             return
-        if self._enough is not None and not self.is_asked and not self._has_enough():
-            return
-        if self.after is None:
-            self.after = self._decided() if self.world.rank == 0 else self._told()
-        if self.after is not None and self.world.num_steps >= self.after:
+        if self.after is None and self.world.rank == 0:
+            self._is_early = self._has_enough()
+            self.after = self._decided() if self.is_asked or self._is_early else None
+        elif self.after is None:
+            self._ask_what_was_decided()
+        if self.after is not None and num_steps >= self.after:
             self.is_over = True
             self._end()
 
     def _has_enough(self) -> bool:
-        """Worker 0 looks at the loss; the others ask whether it has decided."""
-        if self.world.rank > 0:
-            return self.store.check([_KEY])  # type: ignore[no-any-return]
-        assert self._enough is not None
+        if self._enough is None or self.is_asked:
+            return False
         return self._enough.at(self.world.num_steps, self.world.known_loss())
 
     def _decided(self) -> int:
@@ -100,7 +105,7 @@ class Stopping:
         ahead = 0
         if world.size > 1:
             ahead = self.lead + (math.ceil(MARGIN_S / step_s) if step_s > 0 else 1)
-            self.store.set(_KEY, str(num_steps + ahead))
+            self.store.set(_KEY, f"{num_steps + ahead} {int(self._is_early)}")
         self.on_decided(num_steps + ahead, ahead * step_s)
         return num_steps + ahead
 
@@ -108,21 +113,21 @@ class Stopping:
         world = self.world
         return (world.last_step - world.first_step) / max(1, world.num_steps - 1)
 
-    def _told(self) -> int | None:
-        return int(self.store.get(_KEY)) if self.store.check([_KEY]) else None
+    def _ask_what_was_decided(self) -> None:
+        if self.store.check([_KEY]):
+            after, is_early = map(int, self.store.get(_KEY).split())
+            self.after, self._is_early = after, bool(is_early)
 
     def _end(self) -> None:
         world = self.world
         world.settle()
-        why = self._enough.why if self._enough is not None else ""
+        why = self._enough.why if self._enough is not None and self._is_early else ""
         if not world.options.discard_writes:
             with world.gradients.unseen():
                 state = state_of(world)
             if world.rank == 0:
                 world.note(_saved(state, world.num_steps, why))
-        if self._enough is not None and not self.is_asked:
-            raise SystemExit(0)
-        raise KeyboardInterrupt
+        raise SystemExit(0) if self._is_early else KeyboardInterrupt
 
 
 class Enough:
@@ -134,27 +139,22 @@ class Enough:
 
     def __init__(self, options: Options) -> None:
         self._target, self._patience = options.target, options.patience
-        self._sum = self._weight = 0.0
-        self._best, self._best_at, self._seen = math.inf, 0, -1
-        self._found = False
+        self._trend = Trend(HORIZON_STEPS)
+        self._best, self._best_at = math.inf, 0
         self.why = ""
 
     def at(self, step: int, loss: float | None) -> bool:
         """Whether it is enough, after a step."""
-        if loss is None or step == self._seen or self._found:
-            return self._found
-        self._seen = step
-        self._sum = KEPT * self._sum + (1 - KEPT) * loss
-        self._weight = KEPT * self._weight + (1 - KEPT)
-        trend = self._sum / self._weight
+        trend = self._trend.add(loss)
+        if trend is None or not self._trend.is_steady:
+            return False
         if trend < self._best:
             self._best, self._best_at = trend, step
         if self._target is not None and trend <= self._target:
             self.why = f"the loss has reached {trend:.4g}"
         elif self._patience is not None and step - self._best_at >= self._patience:
             self.why = f"the loss has not fallen below {self._best:.4g} for {self._patience} steps"
-        self._found = bool(self.why)
-        return self._found
+        return bool(self.why)
 
 
 def state_of(world: World) -> dict[str, Any]:

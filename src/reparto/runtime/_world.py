@@ -355,7 +355,6 @@ class World:
                 result = self._step(owner, lambda: hooked(optimizer, *args, **kwargs))
         finally:
             self.in_step = self.in_plain_step = False
-        owner.loss = self.known_loss()
         with self.waiting:
             self.strategy.after_step(owner)
         owner.num_steps += 1
@@ -422,7 +421,7 @@ class World:
         self.balance.after_step()
 
     def _record(self, now: float) -> StepRecord:
-        waited_s, wire_bytes = self.waited_s, self.wire_bytes
+        waited_s, wire_bytes = self.waiting.seconds, self.wire_bytes
         record = StepRecord(
             step=self.num_steps,
             time_s=now - self.began,
@@ -467,11 +466,6 @@ class World:
             self.last_batch = batch.shape[0]
 
     # What talking costs.
-
-    @property
-    def waited_s(self) -> float:
-        """Seconds of exchanging and waiting so far, see `StepRecord`."""
-        return self.waiting.seconds
 
     @property
     def wire_bytes(self) -> float:

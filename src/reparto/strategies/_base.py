@@ -194,8 +194,8 @@ class ParameterSet:
         is_stepping: Whether their gradients are needed for a step and nobody else looks at them.
         is_partial: Set by a strategy that has put sums on some of the tensors only.
         has_closure: Whether the step is given a closure, which makes gradients anew.
-        loss: The loss of the step, where it is known; of the global batch, unless replicas are
-            apart.
+        loss_ref: Gives the loss of the step, where it is known; of the global batch, unless
+            replicas are apart.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -206,7 +206,7 @@ class ParameterSet:
         self.is_stepping = False
         self.is_partial = False
         self.has_closure = False
-        self.loss: float | None = None
+        self.loss_ref: Callable[[], float | None] = lambda: None
 
     @property
     def optimizer(self) -> Any:

@@ -111,8 +111,9 @@ class Switch(Strategy):
         if self.fired_at is not None or parameters is not next(iter(self._sets.values()), None):
             return
         self._num_steps += 1
-        if parameters.loss is not None:
-            self._losses.append(parameters.loss)
+        loss = parameters.loss_ref()
+        if loss is not None:
+            self._losses.append(loss)
         if self._num_steps % self.config.window == 0 and self._is_flat():
             self._fire()
 

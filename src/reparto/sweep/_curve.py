@@ -6,9 +6,9 @@ worker 1   step 1   step 2              ┴─► step 1, step 2: told by all, s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
+from reparto.measure import Trend
 from reparto.spec import StepRecord, Waypoint
 
 #: The trend looks back over so many steps of the first run that is compared.
@@ -39,7 +39,7 @@ class Curve:
         self._last = Waypoint(step=0, time_s=0.0, samples=0)
         self._points: list[Waypoint] = []
         self._stride = 1
-        self._sum = self._weight = 0.0
+        self._trend: Trend | None = None
 
     def add(self, rank: int, record: StepRecord) -> None:
         """A worker has told of a step."""
@@ -60,7 +60,7 @@ class Curve:
             time_s=main.time_s,
             samples=before.samples + main.samples,
             loss=loss,
-            trend=self._trend(loss, main.samples),
+            trend=self._smoothed(loss, main.samples),
             wire_bytes=before.wire_bytes + (_mean(o.wire_bytes for o in told.values()) or 0.0),
             waited_s=before.waited_s + (_mean(one.waited_s for one in told.values()) or 0.0),
         )
@@ -68,17 +68,17 @@ class Curve:
         if self.reached is None and self._is_low_enough(self._last.trend):
             self.reached = self._last
 
-    def _trend(self, loss: float | None, samples: int) -> float | None:
-        if self.horizon is None:
-            self.horizon = float(HORIZON_STEPS * max(samples, 1))
-        if loss is not None and math.isfinite(loss):
-            kept = math.exp(-max(samples, 1) / self.horizon)
-            self._sum = kept * self._sum + (1 - kept) * loss
-            self._weight = kept * self._weight + (1 - kept)
-        return self._sum / self._weight if self._weight else None
+    def _smoothed(self, loss: float | None, samples: int) -> float | None:
+        if self._trend is None:
+            self.horizon = self.horizon or float(HORIZON_STEPS * max(samples, 1))
+            self._trend = Trend(self.horizon)
+        return self._trend.add(loss, max(samples, 1))
 
     def _is_low_enough(self, trend: float | None) -> bool:
-        return self._target is not None and trend is not None and trend <= self._target
+        is_steady = self._trend is not None and self._trend.is_steady
+        return (
+            self._target is not None and is_steady and trend is not None and trend <= self._target
+        )
 
     def _keep(self, point: Waypoint) -> None:
         if (point.step - 1) % self._stride:
