@@ -26,7 +26,9 @@ Json = dict[str, Any]
 WORKER = ("batch=worker",)
 #: Drifts of every step, with the momentum after the sum.
 DRIFTS = (*WORKER, "sync_every=1", "show=round")
-#: Those of four.
+#: Steps of two.
+PAIRS = (*WORKER, "sync_every=2", "show=round")
+#: Drifts of four.
 ROUNDS = (*WORKER, "sync_every=4", "show=round")
 
 
@@ -45,13 +47,17 @@ CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "async": ("parameter-server", (*WORKER, "mode=async")),
     "backup": ("parameter-server", (*WORKER, "backup=1")),
     "switch": ("switch", WORKER),
-    "local-sgd": ("local-sgd", (*WORKER, "sync_every=2", *compressed("quantize"))),
+    "local-sgd": ("local-sgd", (*PAIRS, *compressed("quantize", bits=1))),
+    "local-sgd, 8 bits": ("local-sgd", (*PAIRS, *compressed("quantize"))),
     "post-local-sgd": (
         "post-local-sgd",
-        (*WORKER, "sync_every=2", "begin_after=30", *compressed("quantize")),
+        (*PAIRS, "begin_after=30", *compressed("quantize")),
     ),
     "diloco": ("diloco", ROUNDS),
-    "diloco, 1 bit": ("diloco", (*ROUNDS, *compressed("quantize", bits=1))),
+    "diloco, 1 bit": (
+        "diloco",
+        (*ROUNDS, "outer_rate=1.5", *compressed("quantize", bits=1, block=1024)),
+    ),
     "diloco, rank 2": ("diloco", (*ROUNDS, *compressed("powersgd", rank=2))),
     "gossip": ("gossip", WORKER),
     "drifts": ("diloco", DRIFTS),

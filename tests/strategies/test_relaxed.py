@@ -539,8 +539,10 @@ def test_rates_follow_the_batches_of_a_step_unless_they_are_set():
     assert AllReduce.Config(batch="worker", rate=2.0).rate_at(100, 16) == 2.0
     assert ParameterServer.Config(batch="worker", mode="async").rate_at(100, 16) == 1.0
     assert ParameterServer.Config(batch="worker").rate_at(100, 16) == 16.0
-    # Outer momentum of 0.8 makes five times the way.
-    assert DiLoCo.Config(batch="worker").rate_at(100, 16) == pytest.approx(16 / 5)
+    # Outer momentum of 0.75 makes four times the way.
+    assert DiLoCo.Config(batch="worker", outer_momentum=0.75).rate_at(100, 16) == 4.0
+    assert DiLoCo.Config(outer_momentum=0.75).rate_at(0, 16) == 0.25  # nothing to warm up for
+    assert AllReduce.Config(rate=0.5).rate_at(0, 16) == 0.5
 
 
 @pytest.mark.parametrize("bits", [1, 8])

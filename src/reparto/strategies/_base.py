@@ -85,7 +85,8 @@ class Shared(Config):
             made of as many batches as there are workers, and there are fewer steps.
         rate: Factor on the learning rates that the script sets. ``auto``: the number of batches
             that a step is made of, in all.
-        rate_warmup: Steps in which that factor grows from 1.
+        rate_warmup: Steps in which that factor grows from that of a single batch. ``auto``: four
+            a worker.
         average: Evaluations, checkpoints and the end see a mean of the parameters over about so
             many steps; 0 shows them as they are. ``auto``: 10 where a step is made of a batch a
             worker. By all-reduce, local-sgd and diloco (``show=round``).
@@ -97,7 +98,7 @@ class Shared(Config):
 
     batch: Literal["script", "worker"] = "script"
     rate: float | Literal["auto"] = "auto"
-    rate_warmup: int = 20
+    rate_warmup: int | Literal["auto"] = "auto"
     average: int | Literal["auto"] = "auto"
     balance: str = "auto"
     topology: Literal["auto", "given"] = "auto"
@@ -131,10 +132,10 @@ class Shared(Config):
 
     def rate_at(self, step: int, num_workers: int) -> float:
         """The factor on learning rates at a step, the first of which is 0."""
-        rate = self.rate_for(num_workers)
-        if step >= self.rate_warmup or rate <= 1.0:
-            return rate
-        return 1.0 + (rate - 1.0) * (step + 1) / (self.rate_warmup + 1)
+        last = self.rate_for(num_workers)
+        first = min(last, self.best_rate(1))
+        warmup = 4 * num_workers if self.rate_warmup == "auto" else self.rate_warmup
+        return first + (last - first) * min(1.0, (step + 1) / (warmup + 1))
 
     #: With fewer hosts there is nothing to choose: all rings of three are one.
     least_hosts: ClassVar[int] = 4

@@ -39,7 +39,7 @@ class DiLoCo(Together):
 
         Attributes:
             sync_every: Local steps between two outer steps of a parameter.
-            outer_rate: Learning rate of the outer step.
+            outer_rate: Learning rate of the outer step; 1 bit bears 1.5.
             outer_momentum: Its Nesterov momentum.
             inner_momentum: The optimizer's own (Adam's first beta) is lowered to that: momentum
                 belongs after the sum. ``keep`` leaves it.
@@ -61,7 +61,7 @@ class DiLoCo(Together):
         )
         sync_every: int = 16
         outer_rate: float = 1.0
-        outer_momentum: float = 0.8
+        outer_momentum: float = 0.7
         inner_momentum: float | Literal["keep"] = 0.5
         fragments: int = 1
         overlap: int = 0
@@ -102,7 +102,7 @@ class DiLoCo(Together):
 
         def best_rate(self, num_workers: int) -> float:
             """Outer momentum lengthens steps; less of inner rate makes up for it."""
-            return super().best_rate(num_workers) * (1 - self.outer_momentum) / self.outer_rate
+            return super().best_rate(num_workers) * (1 - self.outer_momentum)
 
         def lead(self, num_workers: int) -> int:
             """A round."""
@@ -152,7 +152,7 @@ class DiLoCo(Together):
         inner, optimizer = self.config.inner_momentum, parameters.optimizer
         if not self.apart and optimizer is not None and self.config.rate == "auto":
             # There is no outer momentum yet, for which the rate was lowered.
-            with rescaled(optimizer, self.config.outer_rate / (1 - self.config.outer_momentum)):
+            with rescaled(optimizer, 1 / (1 - self.config.outer_momentum)):
                 return local_step()
         if inner == "keep" or not self.apart or optimizer is None:
             return local_step()

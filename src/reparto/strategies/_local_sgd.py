@@ -37,6 +37,8 @@ class LocalSGD(Together):
             most: The longest round, if it is adapted.
             moments: Of the optimizer, after a round: each worker ``keep``s its own, they are
                 ``average``d (and travel too), or ``reset``.
+            show: What evaluations and checkpoints see: the ``mean`` of all replicas, sent whole,
+                or where they meet in a ``round`` that is made then, compressed like the others.
             compressor: How what travels is made smaller.
         """
 
@@ -48,6 +50,7 @@ class LocalSGD(Together):
         adapt: bool = False
         most: int = 256
         moments: Literal["keep", "average", "reset"] = "keep"
+        show: Literal["mean", "round"] = "mean"
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
         def __post_init__(self) -> None:
@@ -123,9 +126,11 @@ class LocalSGD(Together):
         replica.met()
 
     def settle(self) -> None:
-        """End every round that is under way, without compression."""
+        """End every round that is under way."""
         for replica in self.replicas.values():
-            if replica.num_steps:
+            if replica.num_steps and self.config.show == "round":
+                self.round(replica)
+            elif replica.num_steps:
                 for part in replica.parts:
                     mean = self.group.sum(part.drift().mul_(replica.mean_weight))
                     self._meet(part, part.anchor + mean)
