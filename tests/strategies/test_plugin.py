@@ -59,3 +59,12 @@ def test_it_runs_with_its_settings(env, tmp_path):
     result = json.loads(report.read_text())["result"]
     assert result["num_steps"] > 0
     assert result["bytes_sent"] > 0
+
+
+def test_it_is_compared_with_the_others(env, tmp_path):
+    script = ROOT / "examples" / "digits.py"
+    words = ["--strategies", "all-reduce,sign-vote:scale=0.5", "--workers", 2, "--samples", 512]
+    done = called(env, "reparto", "compare", "--relaxed", *words, script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "sign-vote" in done.stdout
+    assert "sign-vote" in (tmp_path / "reparto-compare" / "compare.html").read_text()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reparto.spec import Job, Options
 
 
 def new_parser(subparsers: Any, name: str, summary: str, example: str) -> argparse.ArgumentParser:
@@ -82,6 +85,24 @@ def own_args(args: argparse.Namespace) -> tuple[str, ...]:
     """The script's own arguments, without a separating ``--`` before them."""
     given = list(args.script_args)
     return tuple(given[1:] if given[:1] == ["--"] else given)
+
+
+def job_of(args: argparse.Namespace, options: Options, **more: Any) -> Job:
+    """The job that the arguments describe: script, engine, workers; and what else is given."""
+    from reparto.spec import Job
+
+    return Job(
+        script=args.script,
+        args=own_args(args),
+        workers=args.workers,
+        engine=args.engine,
+        address=args.address,
+        ship=tuple(args.ship),
+        threads=args.threads,
+        relaxed=args.relaxed,
+        options=options,
+        **more,
+    )
 
 
 def count(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
-from reparto.cli._arguments import add_engine, add_json, add_script, count, new_parser, own_args
+from reparto.cli._arguments import add_engine, add_json, add_script, count, job_of, new_parser
 
 if TYPE_CHECKING:
     from reparto.spec import Comparison
@@ -67,6 +68,7 @@ def command(args: argparse.Namespace) -> int:
     from reparto.spec import finite, to_plain
 
     folder = Path(args.out)
+    is_new = not folder.exists()
     screen: SideBySide | None = None
     try:
         request = _request(args)
@@ -74,6 +76,9 @@ def command(args: argparse.Namespace) -> int:
         screen = SideBySide(len(request.entries), folder / "output", json_target=args.json)
         comparison = sweep.compare(request, screen)
     except RepartoError as error:
+        if is_new:
+            with contextlib.suppress(OSError):  # something was written, or nothing was made
+                folder.rmdir()
         if screen is not None:
             status = "refused" if error.exit_status == 3 else "failed"
             screen.write_json(status=status, error=error.message, remedy=error.remedy)
@@ -101,23 +106,13 @@ def report(comparison: Comparison) -> str:
 
 def _request(args: argparse.Namespace) -> Request:
     from reparto import sweep
-    from reparto.spec import Job, Options
+    from reparto.spec import Options
 
     if args.strategies is None:
         entries = sweep.every_entry(relaxed=args.relaxed)
     else:
         entries = sweep.parse_entries(args.strategies)
-    job = Job(
-        script=args.script,
-        args=own_args(args),
-        workers=args.workers,
-        engine=args.engine,
-        address=args.address,
-        ship=tuple(args.ship),
-        threads=args.threads,
-        relaxed=args.relaxed,
-        options=Options(samples=args.samples, seed=args.seed),
-    )
+    job = job_of(args, Options(samples=args.samples, seed=args.seed))
     return sweep.Request(job=job, entries=entries, target=args.target)
 
 

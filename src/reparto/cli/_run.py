@@ -12,8 +12,8 @@ from reparto.cli._arguments import (
     add_script,
     add_strategy,
     count,
+    job_of,
     new_parser,
-    own_args,
 )
 
 _EXAMPLE = """\
@@ -48,23 +48,14 @@ def command(args: argparse.Namespace) -> int:
     from reparto import api
     from reparto.cli._screen import Screen
     from reparto.errors import RepartoError
-    from reparto.spec import Job, Options, to_plain
+    from reparto.spec import Options, to_plain
 
-    job = Job(
-        script=args.script,
-        args=own_args(args),
-        workers=args.workers,
-        engine=args.engine,
-        address=args.address,
-        ship=tuple(args.ship),
+    job = job_of(
+        args,
+        Options(steps=args.steps, seed=args.seed, target=args.target, patience=args.patience),
         strategy=args.strategy,
         settings=dict(args.settings),
-        threads=args.threads,
-        relaxed=args.relaxed,
         probe=not args.no_probe,
-        options=Options(
-            steps=args.steps, seed=args.seed, target=args.target, patience=args.patience
-        ),
     )
     screen = Screen(json_target=args.json)
     try:

@@ -33,6 +33,7 @@ def add_parser(subparsers: Any) -> None:
 
 def command(args: argparse.Namespace) -> int:
     """Stop what was asked for, and wait until it has ended."""
+    import time
     from dataclasses import asdict
 
     from reparto._runs import running
@@ -46,7 +47,10 @@ def command(args: argparse.Namespace) -> int:
         write_json(args.json, [asdict(one) for one in found])
         return 0
     chosen = _chosen(found, args.which, everything=args.all)
-    ended = [_stopped(one, now=args.now, timeout_s=args.timeout) for one in chosen]
+    for one in chosen:
+        _ask(one, now=args.now)
+    until = time.monotonic() + args.timeout
+    ended = [_has_ended(one, until) for one in chosen]
     if args.json != "-":
         for one, has_ended in zip(chosen, ended, strict=True):
             print(f"{one.script} ({one.pid}): {'stopped' if has_ended else 'still running'}")
@@ -86,20 +90,25 @@ def _chosen(found: list[Running], which: str | None, *, everything: bool) -> lis
     return chosen
 
 
-def _stopped(one: Running, *, now: bool, timeout_s: float) -> bool:
-    """Ask a run to end; whether it did."""
+def _ask(one: Running, *, now: bool) -> None:
+    """Ask a run to end."""
     import contextlib
     import os
     import signal
     import time
 
-    from reparto._runs import is_running
-
-    until = time.monotonic() + timeout_s
     for _ in range(2 if now else 1):
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(one.pid, signal.SIGINT)
         time.sleep(0.3 if now else 0.0)  # signals that come together count as one
+
+
+def _has_ended(one: Running, until: float) -> bool:
+    """Wait for a run to end; whether it did."""
+    import time
+
+    from reparto._runs import is_running
+
     while is_running(one.pid):
         if time.monotonic() > until:
             return False

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from signal import SIGKILL, Signals
+from signal import SIGINT, SIGKILL, Signals
 from typing import IO
 
 from reparto.engines._worker import Stream, Worker
@@ -115,7 +115,7 @@ class RemoteWorker(Worker):
         self.status = self._end
 
     def signal(self, how: Signals) -> None:
-        """Pass a signal on, once."""
-        if self.status is None and how not in self._sent:
+        """Pass a signal on; all but requests to end only once."""
+        if self.status is None and (how == SIGINT or how not in self._sent):
             self._sent.add(how)
             self._send_signal(self.rank, how)

@@ -1,8 +1,8 @@
 """What the links between workers carry, found by sending: every pair once, pairs side by side.
 
-    round 0    0─3  1─2        a tournament: in each round everyone has one partner, so that
-    round 1    0─2  3─1        nobody shares a line that is being measured
-    round 2    0─1  2─3
+    round 0    0─3  1─2        a tournament: in each round everyone has one partner, so
+    round 1    0─2  3─1        nobody's own line carries two at once; a line between
+    round 2    0─1  2─3        switches may, as it does in the training
 
 Not part of the package's public list: it brings torch, and workers call it.
 """

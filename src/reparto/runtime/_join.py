@@ -122,6 +122,8 @@ def _place(
     rank, size = world.rank, world.size
     if not isinstance(config, strategies.Shared) or config.topology == "given":
         return rank
+    if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
+        return rank  # all on one host
     store.set(f"address/{rank}", address)
     hosts = [store.get(f"address/{member}").decode() for member in range(size)]
     if device == "cuda" or len(set(hosts)) < config.least_hosts:

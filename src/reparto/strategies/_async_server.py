@@ -66,13 +66,7 @@ class AsyncServer(_base.Strategy):
             raise RefusedError(
                 "parameters were added while a server keeps them", remedy="set mode=sync"
             )
-        refuse_gpus(parameters)
-        if parameters.optimizer is None:
-            raise RefusedError("parameters without an optimizer have no server", remedy=EXACT)
-        if len({(tensor.dtype, tensor.device) for tensor in parameters.tensors}) > 1:
-            raise RefusedError(
-                "an asynchronous server keeps parameters of one type on one device", remedy=EXACT
-            )
+        refuse_unfit(parameters)
         owners = assigned([tensor.numel() for tensor in parameters.tensors], self.servers)
         made: list[Share] = []
         for server in self.servers:
@@ -101,8 +95,7 @@ class AsyncServer(_base.Strategy):
 
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Push instead of stepping, and pull."""
-        if parameters.has_closure:
-            raise RefusedError("an optimizer with a closure cannot run on a server", remedy=EXACT)
+        refuse_closure(parameters)
         num_batches = self.group.size() if self.config.batch == "worker" else 1
         for share in self.shares.get(parameters.name, []):  # none: nothing was computed yet
             self._talk(share, _PUSH, parameters.share * num_batches)
@@ -215,3 +208,20 @@ class AsyncServer(_base.Strategy):
         pushed = sum(sum(kept.clocks) for kept in self.desk.kept.values())
         if late:
             self.tell(f"backup workers: {late} of {pushed} gradients came late and were left out")
+
+
+def refuse_unfit(parameters: ParameterSet) -> None:
+    """Refuse parameters that cannot be kept by a server."""
+    refuse_gpus(parameters)
+    if parameters.optimizer is None:
+        raise RefusedError("parameters without an optimizer have no server", remedy=EXACT)
+    if len({(tensor.dtype, tensor.device) for tensor in parameters.tensors}) > 1:
+        raise RefusedError(
+            "an asynchronous server keeps parameters of one type on one device", remedy=EXACT
+        )
+
+
+def refuse_closure(parameters: ParameterSet) -> None:
+    """Refuse a step that makes gradients anew."""
+    if parameters.has_closure:
+        raise RefusedError("an optimizer with a closure cannot run on a server", remedy=EXACT)

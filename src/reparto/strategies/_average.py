@@ -7,13 +7,12 @@ shown     ○───○───○───○───○       each a mean 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from reparto.comm import Group
 from reparto.strategies._all_reduce import AllReduce
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._flat import laid, spread
+from reparto.strategies._flat import by_type, laid, spread
 
 
 class RunningMean:
@@ -72,9 +71,8 @@ class AveragedAllReduce(AllReduce):
 
     def resume(self) -> None:
         """Go on from where the last step led."""
-        with torch.no_grad():
-            for part, flat in self._aside:
-                spread(flat, part)
+        for part, flat in self._aside:
+            spread(flat, part)
         self._aside.clear()
 
     def reload(self) -> None:
@@ -85,9 +83,4 @@ class AveragedAllReduce(AllReduce):
 
 
 def _parts(parameters: ParameterSet) -> list[list[Tensor]]:
-    """The floating tensors, those of one type on one device together."""
-    found: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for tensor in parameters.tensors:
-        if tensor.is_floating_point() and tensor.numel():
-            found.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    return list(found.values())
+    return by_type(one for one in parameters.tensors if one.is_floating_point())

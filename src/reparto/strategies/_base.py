@@ -223,7 +223,8 @@ class Strategy(ABC):
         adopt(parameters)                   before a module is called first: its part of a set
         start(parameters)                   once for each set, and again when it has grown
           backward_begins()                 before each backward pass
-          on_gradient(parameters, index)    in a backward pass that is the last before a reader
+          on_gradient(parameters, index)    in a backward pass that is the last before a reader;
+                                            with ``hears_all`` in every one
           backward_ends()                   after each backward pass
           gradients_needed(parameters, …)   before the first reader (clip, unscale, step, you)
           discard(parameters)               instead, when the script zeroed them unread

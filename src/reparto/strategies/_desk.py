@@ -217,10 +217,7 @@ class Desk:
             kept = self.kept.get(share.key)
             if kept is None:
                 return {}
-            found = {}
-            for position, tensor in enumerate(kept.tensors):
-                found[position] = dict(kept.optimizer.state.get(tensor, {}))
-            return found
+            return {position: kept.state_of(one) for position, one in enumerate(kept.tensors)}
 
 
 class Kept:
@@ -327,6 +324,22 @@ class Kept:
         set_momentum(group, self._momentum)
         if "betas" not in group and "alpha" not in group:  # SGD: nothing holds its steps in check
             group["lr"] = group["lr"] * self._caution
+
+    def state_of(self, tensor: Tensor) -> dict[str, Any]:
+        """The optimizer's state of a tensor, as it would be with the script's own momentum."""
+        state = dict(self.optimizer.state.get(tensor, {}))
+        group = next(
+            theirs
+            for ours, theirs in zip(
+                self.optimizer.param_groups, self.followed.param_groups, strict=True
+            )
+            if any(one is tensor for one in ours["params"])
+        )
+        if self._momentum and isinstance(state.get("momentum_buffer"), Tensor):
+            own = momentum_of(group) or 0.0  # a sum of gradients: as long as momentum is
+            scale = (1 - self._momentum) / (1 - own)
+            state["momentum_buffer"] = state["momentum_buffer"] * scale if own else None
+        return state
 
     def state(self) -> tuple[int, Tensor]:
         """The version, and the parameters end to end; fresh."""

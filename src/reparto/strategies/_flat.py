@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +11,15 @@ from torch import Tensor
 def laid(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors end to end; fresh, without a gradient."""
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def by_type(tensors: Iterable[Tensor | None]) -> list[list[Tensor]]:
+    """In lists of one type and device, which can be laid; the missing and the empty left out."""
+    found: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor is not None and tensor.numel():
+            found.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return list(found.values())
 
 
 def spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:

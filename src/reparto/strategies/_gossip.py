@@ -1,4 +1,4 @@
-"""Gossip: each worker averages with a few neighbours; nobody waits for all.
+"""Gossip: each worker averages with a few neighbours, and waits for those only.
 
 ring          0 ─ 1 ─ 2 ─ 3 ─ 0          both neighbours
 exponential   r with r ± 1, r ± 2, r ± 4, … one distance a round

@@ -22,7 +22,7 @@ from reparto.errors import RefusedError, UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
-from reparto.strategies._flat import laid, spread
+from reparto.strategies._flat import by_type, laid, spread
 from reparto.strategies._sparse import sum_sparse
 from reparto.strategies._topology import Costs, server_order
 from reparto.strategies.compressors import PowerSGD, RandomK, Uncompressed
@@ -161,6 +161,11 @@ class ParameterServer(_base.Strategy):
 
         def build(self, group: Group) -> _base.Strategy:
             """The live strategy."""
+            if self.backup >= group.size():
+                raise UsageError(
+                    f"backup={self.backup} with {group.size()} workers",
+                    remedy="leave at least one worker that is waited for",
+                )
             if not self.apart:
                 return ParameterServer(group, self)
             from reparto.strategies._async_server import AsyncServer
@@ -198,7 +203,7 @@ class ParameterServer(_base.Strategy):
         """Bring the sums to every worker."""
         for server, indices in self._moving(parameters).items():
             tensors = [parameters.tensors[index] for index in indices]
-            for grads in _by_type(tensors, grad_of):
+            for grads in by_type(map(grad_of, tensors)):
                 self._bring(server, grads)
 
     def _census(self, parameters: ParameterSet, riders: Sequence[float]) -> Sequence[float]:
@@ -232,12 +237,12 @@ class ParameterServer(_base.Strategy):
         return found
 
     def _sum_at(self, server: int, tensors: list[Tensor]) -> None:
-        mine = [laid(grads) for grads in _by_type(tensors, grad_of)]
+        mine = [laid(grads) for grads in by_type(map(grad_of, tensors))]
         if self.group.rank() != server:
             for flat in mine:
                 self.group.send([flat], server, 1).wait()
             return
-        for flat, grads in zip(mine, _by_type(tensors, grad_of), strict=True):
+        for flat, grads in zip(mine, by_type(map(grad_of, tensors)), strict=True):
             # In the order of ranks, so that the sum is the same in every run.
             parts = [
                 flat if rank == server else self._received(flat, rank, 1)
@@ -298,7 +303,7 @@ class ParameterServer(_base.Strategy):
                 set_grad(tensor, grad)
         with torch.no_grad():
             for server, indices in self._moving(parameters).items():
-                for tensors in _by_type([parameters.tensors[i] for i in indices], lambda one: one):
+                for tensors in by_type(parameters.tensors[i] for i in indices):
                     self._bring(server, tensors)
         return result
 
@@ -344,16 +349,6 @@ def assigned(sizes: Sequence[int], servers: Sequence[int]) -> list[int]:
         load[server] += sizes[index]
         found[index] = server
     return found
-
-
-def _by_type(tensors: list[Tensor], of: Callable[[Tensor], Tensor | None]) -> list[list[Tensor]]:
-    """What belongs to some tensors, in lists of one type and device."""
-    found: dict[Any, list[Tensor]] = {}
-    for tensor in tensors:
-        one = of(tensor)
-        if one is not None and one.numel():
-            found.setdefault((one.dtype, one.device), []).append(one)
-    return list(found.values())
 
 
 def shared(group: Group, value: Any, root: int) -> Any:

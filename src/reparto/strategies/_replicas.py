@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-import torch
 from torch import Tensor
 
 from reparto.errors import RefusedError
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._flat import laid, spread
+from reparto.strategies._flat import by_type, laid, spread
 
 
 class Replica:
@@ -28,18 +27,16 @@ class Replica:
 
     def __init__(self, parameters: ParameterSet) -> None:
         self.parameters = parameters
-        self.parts: list[Part] = []
-        groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-        for tensor in parameters.tensors:
-            if tensor.is_complex():
-                raise RefusedError(
-                    "complex parameters are not averaged yet",
-                    remedy="take an exact strategy: --strategy all-reduce",
-                )
-            if tensor.is_floating_point() and tensor.numel():
-                groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-        for number, tensors in enumerate(groups.values()):
-            self.parts.append(Part(f"{parameters.name}/{number}", tensors))
+        if any(tensor.is_complex() for tensor in parameters.tensors):
+            raise RefusedError(
+                "complex parameters are not averaged yet",
+                remedy="take an exact strategy: --strategy all-reduce",
+            )
+        floating = (tensor for tensor in parameters.tensors if tensor.is_floating_point())
+        self.parts = [
+            Part(f"{parameters.name}/{number}", tensors)
+            for number, tensors in enumerate(by_type(floating))
+        ]
         self.num_steps = 0
         self.weight = 0.0
 
@@ -54,7 +51,7 @@ class Replica:
 
     @property
     def mean_weight(self) -> float:
-        """This worker's part of all samples since the workers met; over workers they sum to 1."""
+        """This worker's part of all samples since `met` was called; over workers they sum to 1."""
         return self.weight / self.num_steps if self.num_steps else 0.0
 
 

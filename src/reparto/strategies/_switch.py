@@ -20,6 +20,7 @@ from reparto.errors import RefusedError, UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base
 from reparto.strategies._all_reduce import AllReduce
+from reparto.strategies._async_server import refuse_closure, refuse_unfit
 from reparto.strategies._base import ParameterSet, Strategy
 from reparto.strategies._parameter_server import ParameterServer
 
@@ -129,7 +130,7 @@ class Switch(Strategy):
         if before is None or self._num_steps < self.config.begin_after:
             return False
         is_flat = before - mean < self.config.threshold * abs(before)
-        # Worker 0 decides: elsewhere the last bit may be another one.
+        # One decides: elsewhere the last bit may be another one.
         return bool(self.group.share(torch.tensor([is_flat], dtype=torch.int64))[0])
 
     def _fire(self) -> None:
@@ -144,7 +145,9 @@ class Switch(Strategy):
     # What the strategy of the moment does.
 
     def start(self, parameters: ParameterSet) -> None:
-        """Learn of a set of parameters."""
+        """Learn of a set of parameters, which must suit both."""
+        if parameters.optimizer is not None:
+            refuse_unfit(parameters)
         self._sets[parameters.name] = parameters
         self._now.start(parameters)
 
@@ -168,6 +171,7 @@ class Switch(Strategy):
 
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Step; or push and pull."""
+        refuse_closure(parameters)
         return self._now.step(parameters, local_step)
 
     def settle(self) -> None:

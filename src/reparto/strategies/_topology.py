@@ -2,10 +2,10 @@
 
 A ring is as fast as its slowest edge, and crosses a shared line as often as it must:
 
-    order 0 1 2 3           order 0 2 1 3
-    ┌ 0 ── slow ── 1 ┐      ┌ 0 ─┐ slow ┌─ 1 ┐
-    │                │      │    2 ──── 3    │      hosts 0, 2 | 1, 3 on two switches
-    └ 2 ── slow ── 3 ┘      └────── slow ────┘      four crossings become two
+    hosts 0, 2 on one switch, 1, 3 on another; ═ crosses from one to the other
+
+    order 0 1 2 3           0 ═ 1 ═ 2 ═ 3 ═ 0       four crossings
+    order 0 2 1 3           0 ─ 2 ═ 1 ─ 3 ═ 0       two
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ def _what(comparison: Comparison) -> str:
     if comparison.target is not None:
         told.append(f"each to a loss of {comparison.target:g}")
     if comparison.samples is not None:
-        told.append(f"{'at most ' if comparison.target else ''}{comparison.samples} samples each")
+        most = "at most " if comparison.target is not None else ""
+        told.append(f"{most}{comparison.samples} samples each")
     return " · ".join(told)
 
 
