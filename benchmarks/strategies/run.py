@@ -56,7 +56,12 @@ CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "diloco": ("diloco", ROUNDS),
     "diloco, 1 bit": (
         "diloco",
-        (*ROUNDS, "outer_rate=1.5", *compressed("quantize", bits=1, block=1024)),
+        (
+            *ROUNDS,
+            "outer_rate=1.5",
+            "outer_momentum=0.7",
+            *compressed("quantize", bits=1, block=1024),
+        ),
     ),
     "diloco, rank 2": ("diloco", (*ROUNDS, *compressed("powersgd", rank=2))),
     "gossip": ("gossip", WORKER),

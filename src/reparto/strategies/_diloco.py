@@ -40,9 +40,11 @@ class DiLoCo(Together):
         Attributes:
             sync_every: Local steps between two outer steps of a parameter.
             outer_rate: Learning rate of the outer step; 1 bit bears 1.5.
-            outer_momentum: Its Nesterov momentum.
+            outer_momentum: Its Nesterov momentum. ``auto``: 0.9 for rounds of one step, 0.8 below
+                8, then 0.7.
             inner_momentum: The optimizer's own (Adam's first beta) is lowered to that: momentum
-                belongs after the sum. ``keep`` leaves it.
+                belongs after the sum. ``auto``: 0 for rounds of one step, else 0.5; ``keep``
+                leaves it.
             fragments: Parameters are sent in so many fragments, in turn, so that the link is used
                 evenly.
             overlap: Steps for which a worker goes on while a fragment travels.
@@ -61,8 +63,8 @@ class DiLoCo(Together):
         )
         sync_every: int = 16
         outer_rate: float = 1.0
-        outer_momentum: float = 0.7
-        inner_momentum: float | Literal["keep"] = 0.5
+        outer_momentum: float | Literal["auto"] = "auto"
+        inner_momentum: float | Literal["auto", "keep"] = "auto"
         fragments: int = 1
         overlap: int = 0
         keep: float = 0.5
@@ -88,9 +90,22 @@ class DiLoCo(Together):
                     "begin_after is at least 0, keep from 0 to 1, outer_rate above 0",
                     remedy="correct it",
                 )
-            inner = 0.0 if self.inner_momentum == "keep" else self.inner_momentum
-            if not 0 <= self.outer_momentum < 1 or not 0 <= inner < 1:
+            if not 0 <= self.outer < 1 or not 0 <= (self.inner or 0.0) < 1:
                 raise UsageError("momentum is from 0 to below 1", remedy="correct it")
+
+        @property
+        def outer(self) -> float:
+            """The momentum of the outer step."""
+            if self.outer_momentum != "auto":
+                return self.outer_momentum
+            return 0.9 if self.sync_every == 1 else 0.8 if self.sync_every < 8 else 0.7
+
+        @property
+        def inner(self) -> float | None:
+            """The most that the optimizer's own momentum may be; None if it is left as it is."""
+            if self.inner_momentum == "auto":
+                return 0.0 if self.sync_every == 1 else 0.5
+            return None if self.inner_momentum == "keep" else self.inner_momentum
 
         @property
         def changes(self) -> str:
@@ -102,7 +117,7 @@ class DiLoCo(Together):
 
         def best_rate(self, num_workers: int) -> float:
             """Outer momentum lengthens steps; less of inner rate makes up for it."""
-            return super().best_rate(num_workers) * (1 - self.outer_momentum)
+            return super().best_rate(num_workers) * (1 - self.outer)
 
         def lead(self, num_workers: int) -> int:
             """A round."""
@@ -149,12 +164,12 @@ class DiLoCo(Together):
 
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Step with little momentum: the outer step has its own."""
-        inner, optimizer = self.config.inner_momentum, parameters.optimizer
+        inner, optimizer = self.config.inner, parameters.optimizer
         if not self.apart and optimizer is not None and self.config.rate == "auto":
             # There is no outer momentum yet, for which the rate was lowered.
-            with rescaled(optimizer, 1 / (1 - self.config.outer_momentum)):
+            with rescaled(optimizer, 1 / (1 - self.config.outer)):
                 return local_step()
-        if inner == "keep" or not self.apart or optimizer is None:
+        if inner is None or not self.apart or optimizer is None:
             return local_step()
         with at_most(optimizer, inner):
             return local_step()
@@ -207,7 +222,7 @@ class DiLoCo(Together):
         round; it is not lost, and it is where the worker computes.
         """
         mean, left = summed
-        momentum = self.config.outer_momentum
+        momentum = self.config.outer
         fragment.velocity.mul_(momentum).add_(mean)
         step = mean + momentum * fragment.velocity if momentum else mean
         fragment.anchor.add_(step, alpha=self.config.outer_rate)
