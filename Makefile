@@ -25,13 +25,9 @@ demo: $(STAMP)
 	$(BIN)/reparto verify --workers 2 --steps 20 examples/digits.py --epochs 1
 
 # Tests that measure no time: two of them at once.
-PURE := tests/architecture tests/comm tests/convert tests/docs tests/runtime tests/strategies \
-	tests/sweep tests/transparency tests/verify \
-	$(filter-out tests/cli/test_probe.py,$(wildcard tests/cli/test_*.py))
-
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 $(PURE)
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(PURE))
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not alone'
+	$(BIN)/python -m pytest -q -m alone
 
 check: $(STAMP)
 	$(BIN)/ruff check

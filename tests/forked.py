@@ -2,8 +2,8 @@
 
 A worker that is started afresh spends two seconds of processor time on importing torch. The sweep
 over tests/scripts starts hundreds, so here a worker is a fork of the test process, which has
-imported torch, and what torch imports when the first optimizer is made. Everything after the start
-is the engine's own code.
+imported torch, what torch imports when the first optimizer is made, and what takes long to import
+of what the scripts use. Everything after the start is the engine's own code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
+import pandas  # noqa: F401
 import pytest
+import sklearn.datasets
+import sklearn.metrics
+import sklearn.model_selection  # noqa: F401
 import torch
 import torch._dynamo
 

@@ -9,6 +9,8 @@ import pytest
 from reparto._probe import probe_command, read_finding
 from reparto.spec import Job, Options
 
+pytestmark = pytest.mark.alone
+
 ENDLESS = """\
 import time
 import torch

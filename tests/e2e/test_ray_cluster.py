@@ -14,7 +14,12 @@ from tests.e2e.ray_nodes import RayNodes
 import reparto
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("ray"),  # one cluster for all
+]
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
 
@@ -190,6 +195,7 @@ def test_what_worker_0_writes_on_another_machine_comes_home(ray, tmp_path):
     assert list(seen.iterdir()) == []
 
 
+@pytest.mark.alone
 def test_request_to_stop_leaves_nothing_on_any_node(ray):
     process = start(ray, write(ray, epochs=10**6))
     begin = time.monotonic()

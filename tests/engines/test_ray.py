@@ -13,6 +13,8 @@ from reparto.errors import EngineError, MissingExtraError, UsageError
 from reparto.plan import plan_run
 from reparto.spec import Cluster, Host, Job, Options, Program, SourceFile
 
+pytestmark = pytest.mark.alone
+
 
 def node(name, address, port=1, **resources):
     return {

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 # Each worker loads its own half of every batch of 8, so sample 37 is worker 1's, at step 5, and
 # sample 33 is worker 0's.
 SCRIPT = """\

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 ENDLESS = """\
 import torch
 from torch import nn

@@ -12,6 +12,8 @@ from reparto._runs import running
 from reparto.runtime._stopping import Enough
 from reparto.spec import Options
 
+pytestmark = pytest.mark.alone
+
 SCRIPT = """\
 import torch
 from torch import nn
