@@ -546,10 +546,14 @@ def test_rates_follow_the_batches_of_a_step_unless_they_are_set():
 
 
 @pytest.mark.parametrize("bits", [1, 8])
-def test_what_compression_leaves_out_stays_in_the_worker(bits):
+@pytest.mark.parametrize("kind", ["diloco", "local-sgd"])
+def test_what_compression_leaves_out_stays_in_the_worker(kind, bits):
     """So that nothing is lost: anchor and leftovers add up to what all workers have."""
-    config = DiLoCo.Config(
-        sync_every=1, outer_momentum=0.0, compressor=Quantize.Config(bits=bits, block=8)
+    compressor = Quantize.Config(bits=bits, block=8)
+    config = (
+        DiLoCo.Config(sync_every=1, outer_momentum=0.0, compressor=compressor)
+        if kind == "diloco"
+        else LocalSGD.Config(sync_every=1, compressor=compressor)
     )
 
     def work(group):
@@ -563,16 +567,24 @@ def test_what_compression_leaves_out_stays_in_the_worker(bits):
             tensor += torch.randn(32)
         moved = tensor.detach().clone()
         strategy.after_step(given)
-        (fragment,) = strategy.fragments["set"]
+        parts = (
+            strategy.replicas["set"].parts if kind == "local-sgd" else strategy.fragments["set"]
+        )
         owed = strategy.compressor._owed  # by the sums of chunks
-        sums = torch.stack([owed[f"{fragment.key}/sum of {group.rank()}"]]).sum(0)
-        return moved, tensor.detach().clone(), fragment.anchor.clone(), sums
+        sums = owed[f"{parts[0].key}/sum of {group.rank()}"]
+        own = tensor.detach().clone()
+        strategy.settle()  # shows what is alike
+        shown = tensor.detach().clone()
+        strategy.resume()
+        assert torch.equal(tensor, own)
+        return moved, own, parts[0].anchor.clone(), sums, shown
 
     meeting = Meeting(2, timeout_s=20)
     found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
     anchor = found[0][2]
     assert torch.equal(anchor, found[1][2])
-    left = sum(here - anchor for _, here, _, _ in found) / 2
+    assert torch.equal(found[0][4], found[1][4])
+    left = sum(here - anchor for _, here, *_ in found) / 2
     sums = torch.cat([one[3] for one in found])
     torch.testing.assert_close(anchor + left + sums, (found[0][0] + found[1][0]) / 2)
 

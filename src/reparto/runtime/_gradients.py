@@ -141,7 +141,7 @@ class Gradients:
                 weakref.finalize(tensor, self._adopted.discard, id(tensor))
         for part in parts.values():
             with self.unseen(), torch.no_grad(), torch._C._DisableAutocast():
-                self.world.check_replicas(part.tensors)
+                self.world.agreement.check_replicas(part.tensors)
                 self.world.strategy.adopt(part)
         self.world.strategy.link(units)
 
@@ -444,7 +444,9 @@ class Gradients:
         if is_known and world.strategy.apart:
             return  # layers were frozen or have thawed: rounds go on as they were
         if not owner.num_known:
-            world.check_replicas([t for t in owner.tensors if id(t) not in self._adopted])
+            world.agreement.check_replicas(
+                [t for t in owner.tensors if id(t) not in self._adopted]
+            )
         if owner.num_known and world.apart:  # it has grown: all begin anew from the same place
             world.strategy.settle()
             world.strategy.reload()
@@ -464,7 +466,7 @@ class Gradients:
         cell = owner.cells[-1] if owner.cells else None
         if cell is not None and (cell.total is not None or cell.local.numel() != 1):
             cell = None
-        riders = list(self.world.digest())
+        riders = list(self.world.agreement.digest())
         riders.append(number(cell.local) if cell is not None else 0.0)
         divisor = owner.divisor
         unknown = divisor is not None and divisor.factor is None
@@ -472,7 +474,7 @@ class Gradients:
         return riders, cell
 
     def _take_riders(self, owner: Owner, cell: Cell | None, totals: Any) -> None:
-        self.world.compare_digest(totals[:2])
+        self.world.agreement.compare(totals[:2])
         divisor = owner.divisor
         if divisor is not None:
             if divisor.factor is None:

@@ -218,7 +218,7 @@ def _notes(world: World) -> list[str]:
     if often:
         names = ", ".join(sorted(often))
         notes.append(f"ran on the whole batch on every worker: {names}")
-    if world.drew_alone():
+    if world.draws.were_made():
         notes.append(
             "the model draws (dropout and the like): each worker did so for its own samples, so "
             "these numbers, and shuffles and initial values that come after them, are others "

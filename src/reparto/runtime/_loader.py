@@ -98,7 +98,7 @@ class _SharedIterator:
             return self._cut()
         batch = next(self.batches)
         split, digest = self.splits.popleft()
-        self.world.add_to_digest(hash((digest, split.sizes)))
+        self.world.agreement.add(hash((digest, split.sizes)))
         return _marked(self.world, batch, split)
 
     def _cut(self) -> Any:
@@ -335,7 +335,7 @@ def shard_tensor(world: World, tensor: Tensor, dim: int, site: Any = None) -> Te
     if total == 0:
         return tensor
     place = world.place_for(total, dim)
-    world.add_to_digest(hash((tuple(tensor.shape), place.split.sizes)))
+    world.agreement.add(hash((tuple(tensor.shape), place.split.sizes)))
     world.saw_split(place.split)
     made = shard(world.rows_of(tensor, place), place, site)
     if site is not None:  # else it is a batch of a loader's, which nobody else holds

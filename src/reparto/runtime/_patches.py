@@ -323,7 +323,7 @@ def _get_random_state(current: Current, original: Any) -> Any:
         state: Tensor = original()
         world = current()
         if world is not None:  # whoever goes back to this state goes back to both
-            state._reparto_own = dict(world.own_states)  # type: ignore[attr-defined]
+            state._reparto_own = dict(world.draws.states)  # type: ignore[attr-defined]
         return state
 
     return get_rng_state
@@ -335,7 +335,7 @@ def _set_random_state(current: Current, original: Any) -> Any:
         original(new_state)
         world = current()
         if world is not None and hasattr(new_state, "_reparto_own"):
-            world.own_states = dict(new_state._reparto_own)
+            world.draws.states = dict(new_state._reparto_own)
 
     return set_rng_state
 

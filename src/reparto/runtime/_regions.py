@@ -219,7 +219,7 @@ def _as_region(
     regions = world.regions
     regions.active = place
     try:
-        with world.own_draws(True):
+        with world.draws.inside():
             result = original(module, *_opened(args), **_opened(kwargs))
     finally:
         regions.active = None

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from reparto import strategies
 from reparto.comm import Stopwatch
-from reparto.errors import DisagreementError
 from reparto.runtime import _rules, _tensors
+from reparto.runtime._agreement import Agreement
 from reparto.runtime._balance import Balance
 from reparto.runtime._gradients import Gradients, Owner
 from reparto.runtime._layout import Placement, Split, take
+from reparto.runtime._own_draws import OwnDraws
 from reparto.runtime._regions import Regions
 from reparto.runtime._stopping import Stopping
 from reparto.runtime._tensors import Cell, Shard, Summand, number, shard
@@ -74,12 +75,9 @@ class World:
         self.gathered_operations: dict[str, int] = {}
         self.mirrors: list[Any] = []
         self.has_leaves = False
-        self.owns_draws = False
         self.modules: list[Any] = []
         self.module_depth = 0
         self._samples = 0
-        self.own_states: dict[str, Tensor] = {}
-        self._digest = 0
         self._site_dims: dict[Any, int] = {}
         self.share = 1 / size
         self.has_no_rows = False
@@ -87,6 +85,8 @@ class World:
         self.waiting = Stopwatch()
         if data is not None:
             data.waiting = self.waiting
+        self.draws = OwnDraws(self.options.seed, rank, is_off=self.options.shared_draws)
+        self.agreement = Agreement(self)
         self.balance = Balance(self)
         self.stopping = Stopping(self)
         self.batches_a_step = 1
@@ -257,42 +257,6 @@ class World:
         assert place is not None
         rows = place.split.rows(self.rank)
         return Placement(place.split, 0, 1, tensor.shape[0] // rows)
-
-    # Randomness.
-
-    @contextlib.contextmanager
-    def own_draws(self, active: bool) -> Iterator[None]:
-        """Draw from this worker's own generator inside the block."""
-        if not active or self.owns_draws or self.options.shared_draws:
-            yield
-            return
-        generators = _generators()
-        shared = [generator.get_state() for generator in generators]
-        for generator in generators:
-            generator.set_state(self._own_state(generator))
-        self.owns_draws = True
-        try:
-            yield
-        finally:
-            self.owns_draws = False
-            for generator, state in zip(generators, shared, strict=True):
-                self.own_states[str(generator.device)] = generator.get_state()
-                generator.set_state(state)
-
-    def _own_state(self, generator: torch.Generator) -> Tensor:
-        state = self.own_states.get(str(generator.device))
-        return self._first_state(generator.device) if state is None else state
-
-    def _first_state(self, device: torch.device | str) -> Tensor:
-        seed = self.options.seed * 1000003 + self.rank + 1
-        return torch.Generator(device).manual_seed(seed).get_state()
-
-    def drew_alone(self) -> bool:
-        """Whether numbers were drawn that the sequential script does not draw."""
-        return any(
-            not torch.equal(state, self._first_state(device))
-            for device, state in self.own_states.items()
-        )
 
     # Steps.
 
@@ -472,45 +436,6 @@ class World:
         """Bytes put on the wire so far, see `StepRecord`."""
         return float(sum(group.wire_bytes for group in self.groups))
 
-    # Agreement.
-
-    def add_to_digest(self, number: int) -> None:
-        """Mix something into what all workers must agree on."""
-        self._digest = hash((self._digest, number))
-
-    def digest(self) -> tuple[float, float]:
-        """What all workers must agree on, as two small numbers that float32 holds exactly."""
-        return float(self._digest & 0xFFF), float((self._digest >> 12) & 0xFFF)
-
-    def compare_digest(self, totals: Any) -> None:
-        """Compare with the sums over workers."""
-        if self.size == 1 or len(totals) < 2:
-            return
-        mine = self.digest()
-        if any(round(total) != self.size * own for total, own in zip(totals, mine, strict=True)):
-            raise DisagreementError(
-                f"worker {self.rank} works on other data than its peers at step "
-                f"{self.num_steps + 1}"
-            )
-        self._digest = 0
-
-    def check_replicas(self, tensors: list[Tensor]) -> None:
-        """Make sure that every worker begins with the same parameters."""
-        if self.size == 1 or not tensors:
-            return
-        real = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
-        sums = [_sums(t.detach()) for t in real if t.is_floating_point()]
-        if not sums:
-            return
-        mine = torch.stack(sums)
-        theirs = self.data.gather_all(mine)
-        if all(torch.equal(one, theirs[0]) for one in theirs):
-            return
-        self.note("workers began with different parameters; worker 0's were taken")
-        with torch.no_grad():
-            for tensor in tensors:
-                self.data.share(tensor)
-
     def note(self, text: str) -> None:
         """Tell the user something."""
         if self.on_note is not None:
@@ -551,20 +476,6 @@ class World:
             return
         for one in _numbers(value):
             self.recorder.value(one)
-
-
-def _sums(tensor: Tensor) -> Tensor:
-    """Two numbers that tell a tensor from another; one at a time is made wide."""
-    wide = tensor.double()
-    return torch.stack([wide.sum(), wide.abs().sum()])
-
-
-def _generators() -> list[torch.Generator]:
-    """The generators that layers draw from: the CPU's, and the current GPU's if it is in use."""
-    found = [torch.default_generator]
-    if torch.cuda.is_initialized():
-        found.append(torch.cuda.default_generators[torch.cuda.current_device()])
-    return found
 
 
 def _numbers(value: Any) -> Iterator[float]:

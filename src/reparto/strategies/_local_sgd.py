@@ -94,6 +94,7 @@ class LocalSGD(Together):
         self.compressor = config.compressor.build(group)
         self.replicas: dict[str, Replica] = {}
         self._means: dict[str, RunningMean] = {}
+        self._aside: list[tuple[Part, Tensor]] = []
 
     def start(self, parameters: ParameterSet) -> None:
         """Remember where the workers begin."""
@@ -112,21 +113,30 @@ class LocalSGD(Together):
             self.round(replica)
 
     def round(self, replica: Replica) -> None:
-        """Make all workers' parameters equal."""
+        """Make all workers' parameters equal, but for what compression leaves out of a drift.
+
+        That stays in the worker's own parameters, as a drift of the next round.
+        """
+        weight = replica.mean_weight
         drifts = [part.drift() for part in replica.parts]
         means = [
-            self.compressor.sum_over(drift.mul(replica.mean_weight), part.shapes, part.key)
+            self.compressor.sum_over(drift.mul(weight), part.shapes, part.key)
             for drift, part in zip(drifts, replica.parts, strict=True)
         ]
-        for part, mean in zip(replica.parts, means, strict=True):
+        for part, mean, drift in zip(replica.parts, means, drifts, strict=True):
             self._meet(part, part.anchor + mean)
+            left = self.compressor.left(part.key, mean.numel())
+            if left is not None:
+                part.put(part.anchor + (left / weight if weight else drift))
         if self.config.adapt:
             self._adapt(drifts, means)
         self._treat_moments(replica)
         replica.met()
 
     def settle(self) -> None:
-        """End every round that is under way."""
+        """End every round that is under way, and show where the workers met."""
+        if self._aside:
+            return
         for replica in self.replicas.values():
             if replica.num_steps and self.config.show == "round":
                 self.round(replica)
@@ -136,10 +146,10 @@ class LocalSGD(Together):
                     self._meet(part, part.anchor + mean)
                 self._treat_moments(replica)
                 replica.met()
-            for part in replica.parts if self.config.horizon else ():
+            for part in replica.parts:
+                self._aside.append((part, part.flat()))
                 shown = self._means.get(part.key)
-                if shown is not None and shown.value is not None:
-                    part.put(shown.value)
+                part.put(part.anchor if shown is None or shown.value is None else shown.value)
 
     def _meet(self, part: Part, flat: Tensor) -> None:
         part.meet_at(flat)
@@ -148,14 +158,15 @@ class LocalSGD(Together):
             self._means.setdefault(part.key, RunningMean(horizon)).add(flat)
 
     def resume(self) -> None:
-        """Go on from where the workers met."""
-        for replica in self.replicas.values() if self.config.horizon else ():
-            for part in replica.parts:
-                part.put(part.anchor)
+        """Go on from the worker's own parameters."""
+        for part, flat in self._aside:
+            part.put(flat)
+        self._aside.clear()
 
     def reload(self) -> None:
         """The script has set the parameters itself, alike on all workers."""
         self._means.clear()
+        self._aside.clear()
         for name, replica in list(self.replicas.items()):
             self.replicas[name] = Replica(replica.parameters)
 

@@ -173,7 +173,7 @@ def _attention(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     causal = argument(args, kwargs, 5, "is_causal", default=False)
     rest = {name: kwargs[name] for name in ("scale", "enable_gqa") if name in kwargs}
     slices = [one.as_subclass(Tensor) for one in tensors]
-    with world.own_draws(bool(dropout)):
+    with world.draws.inside(bool(dropout)):
         result = func(
             *slices, attn_mask=together[0][1], dropout_p=dropout, is_causal=causal, **rest
         )
@@ -196,7 +196,7 @@ def _multi_head(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     masks = _masks(world, kwargs, place, heads=args[4])
     if masks is None:
         return GATHER
-    with world.own_draws(bool(dropout and training)):
+    with world.draws.inside(bool(dropout and training)):
         slices = [one.as_subclass(Tensor) for one in tensors]
         output, weights = func(*slices, *args[3:], **{**kwargs, **masks})
     weights = None if weights is None else wrapped(world, weights, place.at(0))

@@ -82,7 +82,7 @@ def _normal(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     slices, _, place = together
     if world.options.shared_draws:
         return world.on_whole_and_slice(func, args, kwargs, place)
-    with world.own_draws(True):
+    with world.draws.inside():
         return wrapped(world, func(*slices), place)
 
 
@@ -90,7 +90,7 @@ def _drawn(world: World, func: Any, tensor: Shard, args: Args, kwargs: Kwargs) -
     place = tensor._place
     if world.options.shared_draws:
         return world.on_whole_and_slice(func, (tensor, *args), kwargs, place)
-    with world.own_draws(True):
+    with world.draws.inside():
         return wrapped(world, func(tensor.as_subclass(Tensor), *args, **kwargs), place)
 
 
@@ -106,7 +106,7 @@ def _fill(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     if shared or any(isinstance(value, Tensor) for value in [*args[1:], *kwargs.values()]):
         tensor.copy_(world.on_whole_and_slice(func, args, kwargs, tensor._place))
     else:
-        with world.own_draws(True):
+        with world.draws.inside():
             func(tensor, *args[1:], **kwargs)
     wrote(world, tensor)
     return tensor

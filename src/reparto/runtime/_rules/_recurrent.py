@@ -35,7 +35,7 @@ def _recurrent(world: World, func: Any, args: Args, kwargs: Kwargs) -> Any:
     local_data = _local(world, data, place)
     local_states = [_local(world, one, place.at(1)).contiguous() for one in states]
     local_state = local_states if isinstance(state, (tuple, list)) else local_states[0]
-    with world.own_draws(bool(dropout and training)):
+    with world.draws.inside(bool(dropout and training)):
         output, *hidden = func(local_data, local_state, weights, *args[3:])
     wrapped_hidden = [wrapped(world, one, place.at(1)) for one in hidden]
     return (wrapped(world, output, place), *wrapped_hidden)
