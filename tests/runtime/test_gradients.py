@@ -9,6 +9,7 @@ from torch import nn
 
 import reparto
 from reparto.runtime._current import current
+from reparto.testing import run_workers
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
@@ -524,3 +525,17 @@ def test_complex_parameters():
         return torch.view_as_real(weight.detach()), bias.detach()
 
     same(train)
+
+
+def test_loss_that_is_told_is_that_before_scaling():
+    def script():
+        net = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        loss = (net(reparto.shard(torch.ones(6, 4))) - 1).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        return current().known_loss(), loss.item()
+
+    for told, loss in run_workers(2, script):
+        assert told == pytest.approx(loss)

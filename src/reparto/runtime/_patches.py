@@ -110,8 +110,8 @@ def install_losses(current: Current) -> None:
     Alone, a worker that is compared with others shall not take longer than it has to: gradients
     are then left alone.
     """
-    replace(torch.amp.GradScaler, "scale", lambda o: _scale(current, o))
     if not isinstance(vars(Tensor).get("grad"), property):
+        replace(torch.amp.GradScaler, "scale", lambda o: _scale(current, o))
         replace(torch.autograd, "backward", lambda o: _backward.lone_backward(current, o))
 
 
@@ -121,6 +121,7 @@ def install_gradients(current: Current) -> None:
         return
     # Optimizers bring it; when it is imported, it looks at what is replaced from here on.
     importlib.import_module("torch._dynamo")
+    replace(torch.amp.GradScaler, "scale", lambda o: _scale(current, o))
     replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
     replace(Tensor, "backward", lambda o: _backward.backward(current, o))
     replace(Tensor, "register_hook", lambda o: _backward.register_hook(current, o))
