@@ -3,7 +3,8 @@
     python benchmarks/strategies/run.py                          the whole table, hours
     python benchmarks/strategies/run.py --only diloco --workers 16
 
-A run that is broken off goes on where it was when it is started again. See README.md.
+A run that is broken off goes on where it was when it is started again; rows say of which commit
+they are, and those of older defaults are to be deleted by hand. See README.md.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) 
     strategy, settings = CELLS[name]
     settings = (*settings, *extra)
     row: Json = {"name": name, "strategy": strategy, "settings": list(settings),
-                 "workers": workers, "seed": seed, "epochs": epochs}  # fmt: skip
+                 "workers": workers, "seed": seed, "epochs": epochs,
+                 "commit": environment()["commit"]}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "result.json")
         command = [str(BIN / "reparto"), "run", "--no-probe", "--json", str(report),
@@ -153,11 +155,13 @@ def main() -> None:
     rows: list[Json] = (
         json.loads(args.results.read_text())["rows"] if args.results.exists() else []
     )
+    if not args.set:  # what was measured with other settings than those of the table
+        rows = [row for row in rows if tuple(row["settings"]) == CELLS[row["name"]][1]]
 
     def key(row: Json) -> Any:
         return row["name"], row["workers"], row["seed"], row["epochs"], tuple(row["settings"])
 
-    done = {key(row) for row in rows}
+    done = {key(row) for row in rows if "error" not in row}
     for name in [one for one in CELLS if re.search(args.only, one)]:
         for workers in args.workers if name != "sequential" else [1]:
             for seed in args.seeds:

@@ -207,7 +207,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=HERE / "results" / "simulation.json")
     args = parser.parse_args()
     data = Data(args.data)
-    rows = []
+    rows = json.loads(args.results.read_text())["rows"] if args.results.exists() else []
+    rows = [row for row in rows if args.only not in row["question"]]
     for question in [one for one in TRIED if args.only in one]:
         print(question)
         for settings in TRIED[question]:

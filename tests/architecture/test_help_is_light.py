@@ -6,6 +6,10 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+pytestmark = pytest.mark.alone
+
 HEAVY = ("torch", "libcst", "pydantic")
 LIMIT_S = 0.3
 NUM_TIMED = 5

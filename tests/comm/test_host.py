@@ -142,6 +142,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.alone
 def test_processes_share_memory_and_a_dead_one_is_told():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

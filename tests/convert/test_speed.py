@@ -7,6 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.alone
+
 PART = """
 class Net{i}(nn.Module):
     def __init__(self, width):

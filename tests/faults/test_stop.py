@@ -1,6 +1,7 @@
 """``reparto stop``: all workers end after the same step, and what was trained is kept."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -143,3 +144,16 @@ def test_patience_counts_from_the_lowest_loss():
     flat = [enough.at(step, 1.0) for step in range(200, 260)]
     assert flat.index(True) == 29
     assert "for 30 steps" in enough.why
+
+
+@pytest.mark.parametrize("finite", [0, 3, 40])
+def test_patience_ends_a_run_whose_loss_is_no_number(finite):
+    enough = Enough(Options(patience=10))
+    found = [enough.at(step, 1.0 if step <= finite else math.nan) for step in range(1, 100)]
+    assert True in found
+    assert finite < found.index(True) + 1 <= finite + 10 or finite == 40  # a flat loss ends, too
+
+
+def test_patience_shorter_than_the_trend_waits_for_it():
+    enough = Enough(Options(patience=2))
+    assert not any(enough.at(step, 1 / step) for step in range(1, 50))

@@ -1,5 +1,6 @@
 """Strategies whose replicas differ between rounds: the contract, and what is their own."""
 
+import copy
 import itertools
 import time
 
@@ -23,7 +24,7 @@ from reparto.strategies import (
     Switch,
     from_spec,
 )
-from reparto.strategies._desk import Desk, Share
+from reparto.strategies._desk import Desk, Kept, Share
 from reparto.strategies._gossip import neighbours
 from reparto.strategies.compressors import (
     Cast,
@@ -543,6 +544,133 @@ def test_rates_follow_the_batches_of_a_step_unless_they_are_set():
     assert DiLoCo.Config(batch="worker", outer_momentum=0.75).rate_at(100, 16) == 4.0
     assert DiLoCo.Config(outer_momentum=0.75).rate_at(0, 16) == 0.25  # nothing to warm up for
     assert AllReduce.Config(rate=0.5).rate_at(0, 16) == 0.5
+    assert larger.rate_at(62, 16) < 16.0 == larger.rate_at(64, 16)  # four steps a worker
+    assert larger.rate_at(14, 4) < 4.0 == larger.rate_at(16, 4)
+    assert AllReduce.Config(batch="worker", rate_warmup=0).rate_at(0, 16) == 16.0
+    assert DiLoCo.Config(rate=1.0, begin_after=100).rate_at(0, 4) == 1.0
+    with pytest.raises(UsageError, match="rate_warmup=-1"):
+        AllReduce.Config(rate_warmup=-1)
+
+
+def test_momentum_stands_outside_the_more_the_shorter_rounds_are():
+    found = {every: DiLoCo.Config(sync_every=every) for every in (1, 2, 7, 8, 64)}
+    assert [one.outer for one in found.values()] == [0.9, 0.8, 0.8, 0.7, 0.7]
+    assert [one.inner for one in found.values()] == [0.0, 0.5, 0.5, 0.5, 0.5]
+    assert DiLoCo.Config(inner_momentum="keep").inner is None
+
+
+def test_somebody_must_be_waited_for():
+    def work(group):
+        with pytest.raises(UsageError, match="backup=2 with 2 workers"):
+            ParameterServer.Config(backup=2).build(group)
+
+    meeting = Meeting(2, timeout_s=20)
+    run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+
+
+def drifted(config, num_steps, look):
+    """Two workers of 32 numbers that drift their own ways; what ``look`` sees of each."""
+
+    def work(group):
+        strategy = config.build(group)
+        tensor = torch.zeros(32).requires_grad_()
+        given = ParameterSet("set", [tensor])
+        given.share = 1 / 2
+        strategy.start(given)
+        torch.manual_seed(group.rank())
+        for _ in range(num_steps):
+            with torch.no_grad():
+                tensor += torch.randn(32)
+            strategy.after_step(given)
+        return look(strategy, tensor)
+
+    meeting = Meeting(2, timeout_s=20)
+    return run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+
+
+def settled(strategy, tensor):
+    before = strategy.group.sum(tensor.detach().clone()) / 2
+    own = tensor.detach().clone()
+    strategy.settle()
+    shown = tensor.detach().clone()
+    strategy.resume()
+    return before, shown, own, tensor.detach().clone()
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 3])
+def test_the_mean_of_all_replicas_is_shown(num_steps):
+    """Also where compression has left something in the workers."""
+    config = LocalSGD.Config(sync_every=2, compressor=Quantize.Config(bits=1, block=8))
+    one, two = drifted(config, num_steps, settled)
+    torch.testing.assert_close(one[1], one[0])
+    assert torch.equal(one[1], two[1])
+
+
+@pytest.mark.parametrize("num_steps", [1, 2])
+def test_a_round_is_shown_where_that_is_asked_for(num_steps):
+    compressor = Quantize.Config(bits=1, block=8)
+    config = LocalSGD.Config(sync_every=2, show="round", compressor=compressor)
+    one, two = drifted(config, num_steps, settled)
+    assert torch.equal(one[1], two[1])
+    assert one[1].abs().unique().numel() <= 4  # one scale a block: it came as signs
+    assert not torch.equal(one[3], two[3])  # and they go on from what is left in each
+
+
+def test_what_the_script_does_to_parameters_is_seen_and_stays():
+    def clamped(strategy, tensor):
+        with torch.no_grad():
+            tensor.clamp_(-0.1, 0.1)
+        strategy.settle()
+        seen = tensor.detach().abs().max()
+        with torch.no_grad():
+            tensor.zero_()
+        strategy.resume()
+        return float(seen), float(tensor.detach().abs().max())
+
+    found = drifted(LocalSGD.Config(sync_every=1), 1, clamped)
+    assert found == [(pytest.approx(0.1), 0.0)] * 2
+
+
+@pytest.mark.parametrize("kind", [LocalSGD, DiLoCo])
+def test_momentum_of_top_k_does_not_grow_what_is_left(kind):
+    compressor = TopK.Config(fraction=0.1, momentum=0.9)
+    config = kind.Config(sync_every=1, compressor=compressor, average=0)
+    (seen, _) = drifted(config, 30, lambda strategy, tensor: float(tensor.detach().abs().max()))
+    assert seen < 200
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "two groups"])
+def test_state_that_is_checkpointed_is_that_of_the_scripts_own_momentum(name):
+    """A constant gradient: the buffers that a server tells are those of training alone."""
+    weights = [torch.zeros(3, requires_grad=True), torch.zeros(3, requires_grad=True)]
+    if name == "adam":
+        optimizer = torch.optim.Adam(weights)
+    elif name == "sgd":
+        optimizer = torch.optim.SGD(weights, 1e-3, momentum=0.9)
+    else:
+        groups = [{"params": weights[:1]}, {"params": weights[1:], "momentum": 0.5}]
+        optimizer = torch.optim.SGD(groups, 1e-3, momentum=0.9)
+    alone = copy.deepcopy(optimizer)
+    share = Share(0, 0, [0, 1], set_of(weights, optimizer))
+    kept = Kept(share, optimizer, 4, torch.zeros(6))
+    for _ in range(2000):
+        kept.step(torch.ones(6), [1, 1], 1.0, memory=1 - 1 / 8)
+        for group in alone.param_groups:
+            for one in group["params"]:
+                one.grad = torch.ones(3)
+        alone.step()
+    theirs = [alone.state[one] for group in alone.param_groups for one in group["params"]]
+    for tensor, expected in zip(kept.tensors, theirs, strict=True):
+        found = kept.state_of(tensor)
+        for key in ("momentum_buffer", "exp_avg"):
+            if expected.get(key) is not None:
+                torch.testing.assert_close(found[key], expected[key], rtol=1e-2, atol=0)
+
+
+def set_of(tensors, optimizer):
+    found = ParameterSet("set", tensors)
+    found.optimizer_ref = lambda: optimizer
+    return found
 
 
 @pytest.mark.parametrize("bits", [1, 8])
@@ -553,7 +681,7 @@ def test_what_compression_leaves_out_stays_in_the_worker(kind, bits):
     config = (
         DiLoCo.Config(sync_every=1, outer_momentum=0.0, compressor=compressor)
         if kind == "diloco"
-        else LocalSGD.Config(sync_every=1, compressor=compressor)
+        else LocalSGD.Config(sync_every=1, show="round", compressor=compressor)
     )
 
     def work(group):

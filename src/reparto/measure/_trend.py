@@ -34,6 +34,6 @@ class Trend:
         return self._sum / self._weight if self._weight else None
 
     @property
-    def is_steady(self) -> bool:
-        """Whether it rests on more than a lucky batch: a quarter of what it looks back over."""
-        return self._weight >= 1 - math.exp(-0.25)
+    def steady(self) -> float | None:
+        """The trend, once it rests on more than a lucky batch: a quarter of its horizon."""
+        return self._sum / self._weight if self._weight >= 1 - math.exp(-0.25) else None

@@ -145,15 +145,20 @@ class Enough:
 
     def at(self, step: int, loss: float | None) -> bool:
         """Whether it is enough, after a step."""
-        trend = self._trend.add(loss)
-        if trend is None or not self._trend.is_steady:
+        if loss is None:
             return False
-        if trend < self._best:
+        self._trend.add(loss)
+        trend = self._trend.steady
+        if trend is not None and trend < self._best:
             self._best, self._best_at = trend, step
-        if self._target is not None and trend <= self._target:
+        if self._target is not None and trend is not None and trend <= self._target:
             self.why = f"the loss has reached {trend:.4g}"
-        elif self._patience is not None and step - self._best_at >= self._patience:
+        elif self._patience is None or step - self._best_at < self._patience:
+            return False
+        elif trend is not None:
             self.why = f"the loss has not fallen below {self._best:.4g} for {self._patience} steps"
+        elif not math.isfinite(loss):
+            self.why = f"the loss is {loss}"
         return bool(self.why)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from reparto.comm import Group
 from reparto.strategies._all_reduce import AllReduce
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._flat import by_type, laid, spread
+from reparto.strategies._flat import Aside, by_type, laid, spread
 
 
 class RunningMean:
@@ -45,7 +45,7 @@ class AveragedAllReduce(AllReduce):
         self._horizon = horizon
         self._sets: dict[str, ParameterSet] = {}
         self._means: dict[str, list[RunningMean]] = {}
-        self._aside: list[tuple[list[Tensor], Tensor]] = []
+        self._aside = Aside()
 
     def start(self, parameters: ParameterSet) -> None:
         """Learn of a set of parameters."""
@@ -66,14 +66,12 @@ class AveragedAllReduce(AllReduce):
         for name, parameters in self._sets.items():
             for mean, part in zip(self._means[name], _parts(parameters), strict=True):
                 if mean.value is not None:
-                    self._aside.append((part, laid(part)))
+                    self._aside.keep(part)
                     spread(mean.value, part)
 
     def resume(self) -> None:
         """Go on from where the last step led."""
-        for part, flat in self._aside:
-            spread(flat, part)
-        self._aside.clear()
+        self._aside.restore()
 
     def reload(self) -> None:
         """The script has set the parameters itself."""

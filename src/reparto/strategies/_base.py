@@ -104,6 +104,8 @@ class Shared(Config):
     topology: Literal["auto", "given"] = "auto"
 
     def __post_init__(self) -> None:
+        if self.rate_warmup != "auto" and self.rate_warmup < 0:
+            raise UsageError(f"rate_warmup={self.rate_warmup}", remedy="give 0 or more steps")
         parts = self.balance.split(":")
         if self.balance not in ("auto", "even") and not all(map(_is_positive, parts)):
             raise UsageError(
@@ -133,7 +135,7 @@ class Shared(Config):
     def rate_at(self, step: int, num_workers: int) -> float:
         """The factor on learning rates at a step, the first of which is 0."""
         last = self.rate_for(num_workers)
-        first = min(last, self.best_rate(1))
+        first = min(last, self.best_rate(1) if self.rate == "auto" else 1.0)
         warmup = 4 * num_workers if self.rate_warmup == "auto" else self.rate_warmup
         return first + (last - first) * min(1.0, (step + 1) / (warmup + 1))
 

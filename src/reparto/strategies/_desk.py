@@ -328,17 +328,19 @@ class Kept:
     def state_of(self, tensor: Tensor) -> dict[str, Any]:
         """The optimizer's state of a tensor, as it would be with the script's own momentum."""
         state = dict(self.optimizer.state.get(tensor, {}))
-        group = next(
-            theirs
-            for ours, theirs in zip(
-                self.optimizer.param_groups, self.followed.param_groups, strict=True
-            )
-            if any(one is tensor for one in ours["params"])
+        both = zip(self.optimizer.param_groups, self.followed.param_groups, strict=True)
+        ours, theirs = next(
+            pair for pair in both if any(one is tensor for one in pair[0]["params"])
         )
-        if self._momentum and isinstance(state.get("momentum_buffer"), Tensor):
-            own = momentum_of(group) or 0.0  # a sum of gradients: as long as momentum is
-            scale = (1 - self._momentum) / (1 - own)
+        longer, own = momentum_of(ours), momentum_of(theirs)
+        if longer is None or own is None or longer == own:
+            return state
+        if isinstance(state.get("momentum_buffer"), Tensor):  # a sum of gradients
+            scale = (1 - longer) / (1 - own)
             state["momentum_buffer"] = state["momentum_buffer"] * scale if own else None
+        if isinstance(state.get("exp_avg"), Tensor):  # a mean, which the first steps divide
+            step = float(state["step"])
+            state["exp_avg"] = state["exp_avg"] * ((1 - own**step) / (1 - longer**step))
         return state
 
     def state(self) -> tuple[int, Tensor]:

@@ -30,6 +30,30 @@ def spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
             tensor.copy_(piece.view(tensor.shape))
 
 
+class Aside:
+    """Parameters for which others stand in for a while, and their own values."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Sequence[Tensor], Tensor]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
+    def keep(self, tensors: Sequence[Tensor]) -> None:
+        """Remember the values of some tensors, which are about to be replaced."""
+        self._kept.append((tensors, laid(tensors)))
+
+    def restore(self) -> None:
+        """Put the values back."""
+        for tensors, flat in self._kept:
+            spread(flat, tensors)
+        self._kept.clear()
+
+    def clear(self) -> None:
+        """Let what stands there stay."""
+        self._kept.clear()
+
+
 def padded(flat: Tensor, block: int) -> Tensor:
     """With zeros at the end, to a multiple of a block; itself if it is one."""
     missing = -flat.numel() % block

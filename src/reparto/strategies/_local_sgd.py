@@ -14,7 +14,7 @@ from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._average import RunningMean
 from reparto.strategies._base import ParameterSet
-from reparto.strategies._flat import laid, spread
+from reparto.strategies._flat import Aside, laid, spread
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
@@ -94,7 +94,7 @@ class LocalSGD(Together):
         self.compressor = config.compressor.build(group)
         self.replicas: dict[str, Replica] = {}
         self._means: dict[str, RunningMean] = {}
-        self._aside: list[tuple[Part, Tensor]] = []
+        self._aside = Aside()
 
     def start(self, parameters: ParameterSet) -> None:
         """Remember where the workers begin."""
@@ -110,46 +110,61 @@ class LocalSGD(Together):
         replica = self.replicas[parameters.name]
         replica.stepped()
         if replica.num_steps >= self.sync_every:
-            self.round(replica)
+            own = [part.drift() if part.left is None else part.drift().sub_(part.left)
+                   for part in replica.parts] if self.config.adapt else []  # fmt: skip
+            means = self.round(replica)
+            if self.config.adapt:
+                self._adapt(own, means)
 
-    def round(self, replica: Replica) -> None:
+    def round(self, replica: Replica) -> list[Tensor]:
         """Make all workers' parameters equal, but for what compression leaves out of a drift.
 
         That stays in the worker's own parameters, as a drift of the next round.
+
+        Returns:
+            The mean drift of each part.
         """
         weight = replica.mean_weight
-        drifts = [part.drift() for part in replica.parts]
         means = [
-            self.compressor.sum_over(drift.mul(weight), part.shapes, part.key)
-            for drift, part in zip(drifts, replica.parts, strict=True)
+            self.compressor.sum_over(part.drift().mul_(weight), part.shapes, part.key)
+            for part in replica.parts
         ]
-        for part, mean, drift in zip(replica.parts, means, drifts, strict=True):
-            self._meet(part, part.anchor + mean)
+        for part, mean in zip(replica.parts, means, strict=True):
             left = self.compressor.left(part.key, mean.numel())
-            if left is not None:
-                part.put(part.anchor + (left / weight if weight else drift))
-        if self.config.adapt:
-            self._adapt(drifts, means)
+            if left is not None and weight:  # who had no samples still has what was left before
+                part.left = left / weight
+            self._meet(part, part.anchor + mean)
+            if part.left is not None:
+                part.put(part.anchor + part.left)
         self._treat_moments(replica)
         replica.met()
+        return means
 
     def settle(self) -> None:
         """End every round that is under way, and show where the workers met."""
-        if self._aside:
+        if self._aside or not self.apart:
             return
+        is_lossy = self.config.compressor.is_lossy
         for replica in self.replicas.values():
             if replica.num_steps and self.config.show == "round":
                 self.round(replica)
-            elif replica.num_steps:
-                for part in replica.parts:
-                    mean = self.group.sum(part.drift().mul_(replica.mean_weight))
-                    self._meet(part, part.anchor + mean)
-                self._treat_moments(replica)
-                replica.met()
+            elif self.config.show == "mean" and (replica.num_steps or is_lossy):
+                self._average(replica)
             for part in replica.parts:
-                self._aside.append((part, part.flat()))
-                shown = self._means.get(part.key)
-                part.put(part.anchor if shown is None or shown.value is None else shown.value)
+                mean = self._means.get(part.key)
+                shown = part.anchor if mean is None else mean.value
+                if is_lossy or mean is not None:
+                    self._aside.keep(part.tensors)
+                    part.put(part.anchor if shown is None else shown)
+
+    def _average(self, replica: Replica) -> None:
+        """Meet at the mean of all replicas, sent whole."""
+        weight = replica.mean_weight if replica.num_steps else 1 / self.group.size()
+        for part in replica.parts:
+            part.left = None
+            self._meet(part, part.anchor + self.group.sum(part.drift().mul_(weight)))
+        self._treat_moments(replica)
+        replica.met()
 
     def _meet(self, part: Part, flat: Tensor) -> None:
         part.meet_at(flat)
@@ -159,14 +174,13 @@ class LocalSGD(Together):
 
     def resume(self) -> None:
         """Go on from the worker's own parameters."""
-        for part, flat in self._aside:
-            part.put(flat)
-        self._aside.clear()
+        self._aside.restore()
 
     def reload(self) -> None:
         """The script has set the parameters itself, alike on all workers."""
         self._means.clear()
         self._aside.clear()
+        self.compressor.forget()
         for name, replica in list(self.replicas.items()):
             self.replicas[name] = Replica(replica.parameters)
 

@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+#: Not 0: RMSprop would then make no buffer, and miss it when it goes on from a checkpoint.
+LEAST = 1e-6
+
 
 def momentum_of(group: dict[str, Any]) -> float | None:
     """Of a parameter group: Adam's first beta, or SGD's momentum; None where there is none."""
@@ -22,6 +25,7 @@ def set_momentum(group: dict[str, Any], value: float) -> None:
     if "betas" in group:
         group["betas"] = (value, *group["betas"][1:])
     elif "momentum" in group:
+        value = max(value, LEAST)
         group["lr"] = group["lr"] * (1 - value) / (1 - group["momentum"])
         group["momentum"] = value
 

@@ -68,6 +68,7 @@ class Part:
         self.shapes = [tuple(tensor.shape) for tensor in tensors]
         self.sizes = [prod(shape) for shape in self.shapes]
         self.anchor = self.flat()
+        self.left: Tensor | None = None  # what compression has left out of the last drift
 
     def flat(self) -> Tensor:
         """The tensors end to end; fresh."""

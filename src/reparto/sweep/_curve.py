@@ -65,7 +65,7 @@ class Curve:
             waited_s=before.waited_s + (_mean(one.waited_s for one in told.values()) or 0.0),
         )
         self._keep(self._last)
-        if self.reached is None and self._is_low_enough(self._last.trend):
+        if self.reached is None and self._is_low_enough():
             self.reached = self._last
 
     def _smoothed(self, loss: float | None, samples: int) -> float | None:
@@ -74,11 +74,9 @@ class Curve:
             self._trend = Trend(self.horizon)
         return self._trend.add(loss, max(samples, 1))
 
-    def _is_low_enough(self, trend: float | None) -> bool:
-        is_steady = self._trend is not None and self._trend.is_steady
-        return (
-            self._target is not None and is_steady and trend is not None and trend <= self._target
-        )
+    def _is_low_enough(self) -> bool:
+        trend = None if self._trend is None else self._trend.steady
+        return self._target is not None and trend is not None and trend <= self._target
 
     def _keep(self, point: Waypoint) -> None:
         if (point.step - 1) % self._stride:

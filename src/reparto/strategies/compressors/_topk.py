@@ -106,6 +106,10 @@ class TopK(_base.Compressor):
         super().forget()
         self._velocity.clear()
 
+    def left(self, key: str, numel: int) -> Tensor | None:
+        """With momentum all stays owed: the velocity holds it, too."""
+        return None if self.config.momentum else super().left(key, numel)
+
     def _with_momentum(self, tensor: Tensor, key: str) -> Tensor:
         if not self.config.momentum:
             return tensor
