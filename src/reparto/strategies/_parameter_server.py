@@ -63,7 +63,9 @@ class ParameterServer(_base.Strategy):
 
         kind: ClassVar[str] = "parameter-server"
         summary: ClassVar[str] = "servers step and send parameters back; sync, async or stale"
-        formula: ClassVar[str] = "2 S (1 − 1/N) a step; 2 S (N − 1)/servers over a server's link"
+        formula: ClassVar[str] = (
+            "2 S (1 − 1/N) a step; 2 S (1 + (N − 2)/servers) over a server's link"
+        )
         paper: ClassVar[str] = (
             "Li et al. 2014, OSDI; Ho et al. 2013 (stale-synchronous), NIPS; Zhang et al. 2016 "
             "(staleness-aware), arXiv:1511.05950"
