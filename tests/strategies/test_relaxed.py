@@ -559,6 +559,24 @@ def test_momentum_stands_outside_the_more_the_shorter_rounds_are():
     assert DiLoCo.Config(inner_momentum="keep").inner is None
 
 
+@pytest.mark.parametrize(("bits", "is_told"), [(1, True), (8, False)])
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_rough_gradients_for_adam_are_warned_of(kind, bits, is_told):
+    def work(group):
+        strategy = AllReduce.Config(compressor=Quantize.Config(bits=bits)).build(group)
+        told = []
+        strategy.tell = told.append
+        tensor = torch.zeros(4, requires_grad=True)
+        optimizer = kind([tensor], lr=0.1)
+        strategy.start(set_of([tensor], optimizer))
+        strategy.start(set_of([tensor], optimizer))
+        return len(told)
+
+    meeting = Meeting(2, timeout_s=20)
+    found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    assert found == [int(is_told and kind is torch.optim.Adam)] * 2
+
+
 def test_somebody_must_be_waited_for():
     def work(group):
         with pytest.raises(UsageError, match="backup=2 with 2 workers"):

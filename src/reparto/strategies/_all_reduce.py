@@ -16,6 +16,9 @@ from reparto.strategies._buckets import NUM_RIDERS, Bucket, make_buckets
 from reparto.strategies._sparse import sum_sparse
 from reparto.strategies.compressors import Uncompressed
 
+#: Sums of gradients that are so many times smaller have lost much.
+ROUGH = 5.0
+
 
 class AllReduce(_base.Strategy):
     """Sums gradients over all workers, exactly.
@@ -79,10 +82,25 @@ class AllReduce(_base.Strategy):
         self._slots: dict[str, dict[int, tuple[int, int]]] = {}
         self._sparse: dict[str, list[int]] = {}
         self._launched: dict[str, int] = {}
+        self._has_warned = False
         self._compressor = config.compressor.build(group) if config.compressor.is_lossy else None
+
+    def _warn(self, parameters: ParameterSet) -> None:
+        """Adam divides by the variance of gradients, to which rough compression adds its own."""
+        adapts = any(
+            "betas" in group for group in getattr(parameters.optimizer, "param_groups", ())
+        )
+        if adapts and self._compressor is not None and not self._has_warned:
+            self._has_warned = True
+            if self.config.compressor.ratio([2**20]) > ROUGH:
+                self.tell(
+                    "gradients that are compressed so much spoil Adam: --strategy diloco --set "
+                    "sync_every=1 compresses the steps it takes instead, in as few bytes"
+                )
 
     def start(self, parameters: ParameterSet) -> None:
         """Fix the buckets; tensors with sparse gradients go on their own."""
+        self._warn(parameters)
         sparse = self._sparse_ones(parameters)
         dense = [
             index
