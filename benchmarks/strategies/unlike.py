@@ -3,7 +3,7 @@
     python benchmarks/strategies/unlike.py          as root: CPU quotas of control groups (v1)
 
 Each worker takes the control group of its rank, with 40 % or 20 % of a core and a period of 10 ms.
-A slow worker has 57 ms of CPU to spend on a step when slices are in proportion.
+The batch is so large that a slow worker spends more than 50 ms of CPU on its slice of it.
 """
 
 from __future__ import annotations

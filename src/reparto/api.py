@@ -41,8 +41,9 @@ from reparto.spec import (
 
 if TYPE_CHECKING:
     from reparto.convert import Result
+    from reparto.strategies import Config
 
-__all__ = ["Watcher", "convert", "dry_run", "execute", "is_exact", "plan_run", "run"]
+__all__ = ["Watcher", "convert", "dry_run", "execute", "is_exact", "planned", "run"]
 
 POLL_S = 0.25
 
@@ -228,13 +229,31 @@ def _decide(
             remedy="see above for where, why and what to do",
         )
     program = result.program
-    plan = dataclasses.replace(plan_run(job, cluster, program), exact=exact)
+    plan = planned(job, cluster, program, exact=exact)
     if plan.num_workers == 1:  # nothing is shared out: the user's own files, bit for bit
         files = tuple(dataclasses.replace(f, converted=f.original) for f in program.files)
         program = dataclasses.replace(program, files=files)
     launch = engine.prepare(program, plan, cluster, job.options)
     watcher.planned(program, plan, launch)
     return Assignment(program=program, plan=plan, options=job.options), launch
+
+
+def planned(job: Job, cluster: Cluster, program: Program, *, exact: bool) -> Plan:
+    """How a job runs there.
+
+    Args:
+        job: What is asked for.
+        cluster: What there is.
+        program: What the workers run.
+        exact: What `is_exact` says.
+
+    Raises:
+        UsageError: If a setting does not suit the number of workers.
+    """
+    plan = plan_run(job, cluster, program)
+    if job.settings and plan.num_workers > 1:
+        _config_of(job).check(plan.num_workers)
+    return dataclasses.replace(plan, exact=exact)
 
 
 def is_exact(job: Job) -> bool:
@@ -246,17 +265,21 @@ def is_exact(job: Job) -> bool:
     """
     if job.strategy in ("auto", "single", "all-reduce") and not job.settings:
         return True
-    from reparto.strategies import from_spec  # brings torch, for the few who need it
-
-    kind = "all-reduce" if job.strategy == "auto" else job.strategy
-    config = from_spec(StrategyConfig(kind=kind, settings=job.settings))
+    config = _config_of(job)
     if not config.exact and not job.relaxed:
         why = f": {config.changes}" if config.changes else ""
         raise UsageError(
-            f"{kind} changes the mathematics of the training{why}",
+            f"{config.kind} changes the mathematics of the training{why}",
             remedy="agree with --relaxed; reparto strategies tells which ones are exact",
         )
     return config.exact
+
+
+def _config_of(job: Job) -> Config:
+    from reparto.strategies import from_spec  # brings torch, for the few who need it
+
+    kind = "all-reduce" if job.strategy == "auto" else job.strategy
+    return from_spec(StrategyConfig(kind=kind, settings=job.settings))
 
 
 def _probe(job: Job, assignment: Assignment) -> Probe | None:

@@ -111,12 +111,16 @@ def test_missing_file_is_bad_usage(cli):
         ["--workers", "0"],
         ["--set", "x"],
         ["--set", "nothing=1"],
+        ["--workers", "2", "--set", "balance=2:1:1"],
         ["--engine", "none"],
         ["--strategy", "none"],
     ],
 )
 def test_nonsense_is_bad_usage(cli, train, arguments):
-    assert cli.run("run", *arguments, train).returncode == 2
+    done = cli.run("run", *arguments, train)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert cli.running() == []
 
 
 def test_syntax_error_is_refused_with_its_line(cli):

@@ -8,6 +8,7 @@ import torch
 from reparto.errors import UsageError
 from reparto.runtime import _balance
 from reparto.runtime._balance import Balance, Pass, shared_out, weights_of
+from reparto.strategies import AllReduce
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 7, 64, 1000])
@@ -25,7 +26,7 @@ def test_rows_add_up_and_nobody_is_left_out_where_there_are_enough(total, weight
 def test_weights_are_one_for_each_worker():
     assert weights_of("2:1:1", 3) == (0.5, 0.25, 0.25)
     with pytest.raises(UsageError, match="weighs 2 workers, and there are 3"):
-        weights_of("2:1", 3)
+        AllReduce.Config(balance="2:1").check(3)
 
 
 def test_batches_that_were_drawn_ahead_keep_their_split():

@@ -578,12 +578,10 @@ def test_rough_gradients_for_adam_are_warned_of(kind, bits, is_told):
 
 
 def test_somebody_must_be_waited_for():
-    def work(group):
-        with pytest.raises(UsageError, match="backup=2 with 2 workers"):
-            ParameterServer.Config(backup=2).build(group)
-
-    meeting = Meeting(2, timeout_s=20)
-    run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    config = ParameterServer.Config(backup=2)
+    config.check(3)
+    with pytest.raises(UsageError, match="backup=2 with 2 workers"):
+        config.check(2)
 
 
 def drifted(config, num_steps, look):
@@ -702,31 +700,22 @@ def test_what_compression_leaves_out_stays_in_the_worker(kind, bits):
         else LocalSGD.Config(sync_every=1, show="round", compressor=compressor)
     )
 
-    def work(group):
-        strategy = config.build(group)
-        tensor = torch.zeros(32).requires_grad_()
-        given = ParameterSet("set", [tensor])
-        given.share = 1 / 2
-        strategy.start(given)
-        torch.manual_seed(group.rank())
-        with torch.no_grad():
-            tensor += torch.randn(32)
-        moved = tensor.detach().clone()
-        strategy.after_step(given)
+    def look(strategy, tensor):
         parts = (
             strategy.replicas["set"].parts if kind == "local-sgd" else strategy.fragments["set"]
         )
         owed = strategy.compressor._owed  # by the sums of chunks
-        sums = owed[f"{parts[0].key}/sum of {group.rank()}"]
+        sums = owed[f"{parts[0].key}/sum of {strategy.group.rank()}"]
         own = tensor.detach().clone()
         strategy.settle()  # shows what is alike
         shown = tensor.detach().clone()
         strategy.resume()
         assert torch.equal(tensor, own)
+        torch.manual_seed(strategy.group.rank())
+        moved = torch.randn(32)  # as `drifted` did
         return moved, own, parts[0].anchor.clone(), sums, shown
 
-    meeting = Meeting(2, timeout_s=20)
-    found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    found = drifted(config, 1, look)
     anchor = found[0][2]
     assert torch.equal(anchor, found[1][2])
     assert torch.equal(found[0][4], found[1][4])

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from reparto.errors import UsageError
 from reparto.runtime._layout import Split, split_evenly
 
 if TYPE_CHECKING:
@@ -142,15 +141,10 @@ class Pass:
 
 
 def weights_of(how: str, size: int) -> Weights:
-    """What a setting says: weights that add up to 1."""
+    """What a setting that was checked says: weights that add up to 1."""
     if how in ("auto", "even"):
         return (1 / size,) * size
     given = [float(part) for part in how.split(":")]
-    if len(given) != size:
-        raise UsageError(
-            f"balance={how} weighs {len(given)} workers, and there are {size}",
-            remedy="give a weight for each worker, or balance=auto",
-        )
     return tuple(one / sum(given) for one in given)
 
 

@@ -87,16 +87,16 @@ class AllReduce(_base.Strategy):
 
     def _warn(self, parameters: ParameterSet) -> None:
         """Adam divides by the variance of gradients, to which rough compression adds its own."""
-        adapts = any(
-            "betas" in group for group in getattr(parameters.optimizer, "param_groups", ())
-        )
-        if adapts and self._compressor is not None and not self._has_warned:
+        if self._has_warned or self._compressor is None:
+            return
+        groups = getattr(parameters.optimizer, "param_groups", ())
+        is_rough = self.config.compressor.ratio([2**20]) > ROUGH
+        if is_rough and any("betas" in group for group in groups):
             self._has_warned = True
-            if self.config.compressor.ratio([2**20]) > ROUGH:
-                self.tell(
-                    "gradients that are compressed so much spoil Adam: --strategy diloco --set "
-                    "sync_every=1 compresses the steps it takes instead, in as few bytes"
-                )
+            self.tell(
+                "gradients that are compressed so much spoil Adam: --strategy diloco --set "
+                "sync_every=1 compresses the steps it takes instead, in as few bytes"
+            )
 
     def start(self, parameters: ParameterSet) -> None:
         """Fix the buckets; tensors with sparse gradients go on their own."""

@@ -66,6 +66,13 @@ class Config(ABC):
         """Whether the training is the sequential one."""
         return not self.changes
 
+    def check(self, num_workers: int) -> None:
+        """Refuse settings that do not suit so many workers.
+
+        Raises:
+            UsageError: With what to do instead.
+        """
+
     @abstractmethod
     def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
         """What one worker sends in a step, without starting a process."""
@@ -110,6 +117,16 @@ class Shared(Config):
         if self.balance not in ("auto", "even") and not all(map(_is_positive, parts)):
             raise UsageError(
                 f"balance={self.balance}", remedy="give auto, even, or weights such as 2:1:1"
+            )
+
+    def check(self, num_workers: int) -> None:
+        """A weight for each worker."""
+        weights = self.balance.split(":")
+        if self.balance not in ("auto", "even") and len(weights) != num_workers:
+            raise UsageError(
+                f"balance={self.balance} weighs {len(weights)} workers, and there are "
+                f"{num_workers}",
+                remedy="give a weight for each worker, or balance=auto",
             )
 
     @property

@@ -110,11 +110,10 @@ class LocalSGD(Together):
         replica = self.replicas[parameters.name]
         replica.stepped()
         if replica.num_steps >= self.sync_every:
-            own = [part.drift() if part.left is None else part.drift().sub_(part.left)
-                   for part in replica.parts] if self.config.adapt else []  # fmt: skip
+            drifts = [part.fresh_drift() for part in replica.parts] if self.config.adapt else []
             means = self.round(replica)
             if self.config.adapt:
-                self._adapt(own, means)
+                self._adapt(drifts, means)
 
     def round(self, replica: Replica) -> list[Tensor]:
         """Make all workers' parameters equal, but for what compression leaves out of a drift.
@@ -150,12 +149,10 @@ class LocalSGD(Together):
                 self.round(replica)
             elif self.config.show == "mean" and (replica.num_steps or is_lossy):
                 self._average(replica)
-            for part in replica.parts:
+            for part in replica.parts if is_lossy or self.config.horizon else ():
                 mean = self._means.get(part.key)
-                shown = part.anchor if mean is None else mean.value
-                if is_lossy or mean is not None:
-                    self._aside.keep(part.tensors)
-                    part.put(part.anchor if shown is None else shown)
+                self._aside.keep(part.tensors)
+                part.put(part.anchor if mean is None or mean.value is None else mean.value)
 
     def _average(self, replica: Replica) -> None:
         """Meet at the mean of all replicas, sent whole."""

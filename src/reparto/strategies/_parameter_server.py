@@ -105,6 +105,15 @@ class ParameterServer(_base.Strategy):
                     remedy="a server decodes each gradient alone: take quantize, cast or topk",
                 )
 
+        def check(self, num_workers: int) -> None:
+            """Somebody must be waited for."""
+            super().check(num_workers)
+            if self.backup >= num_workers > 1:
+                raise UsageError(
+                    f"backup={self.backup} with {num_workers} workers",
+                    remedy="leave at least one worker that is waited for",
+                )
+
         @property
         def apart(self) -> bool:
             """Unless they wait for each other."""
@@ -163,11 +172,6 @@ class ParameterServer(_base.Strategy):
 
         def build(self, group: Group) -> _base.Strategy:
             """The live strategy."""
-            if self.backup >= group.size():
-                raise UsageError(
-                    f"backup={self.backup} with {group.size()} workers",
-                    remedy="leave at least one worker that is waited for",
-                )
             if not self.apart:
                 return ParameterServer(group, self)
             from reparto.strategies._async_server import AsyncServer

@@ -78,6 +78,10 @@ class Part:
         """How far this replica has gone from the anchor; fresh."""
         return self.flat().sub_(self.anchor)
 
+    def fresh_drift(self) -> Tensor:
+        """The drift since the last round, without what that one has left; fresh."""
+        return self.drift() if self.left is None else self.drift().sub_(self.left)
+
     def put(self, flat: Tensor) -> None:
         """Set the tensors."""
         spread(flat, self.tensors)

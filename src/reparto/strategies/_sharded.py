@@ -16,14 +16,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
-from torch.optim import optimizer as _optimizer
 
 from reparto.comm import MIN, Group
 from reparto.errors import DisagreementError, UsageError
@@ -31,7 +30,7 @@ from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base
 from reparto.strategies._all_reduce import AllReduce
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
-from reparto.strategies._shelf import Kept, Shelf
+from reparto.strategies._shelf import Shelf
 from reparto.strategies._sliced import (
     Sliced,
     can_slice,
@@ -40,14 +39,17 @@ from reparto.strategies._sliced import (
     slice_in_place,
     unguard_data,
 )
+from reparto.strategies._sliced_state import (
+    has_hooks,
+    put_state,
+    slice_of,
+    sliced_of,
+    steps_by_element,
+    taken_state,
+)
 from reparto.strategies._sparse import sum_sparse
 
 T = TypeVar("T")
-
-#: Optimizers of torch's that treat each element on its own, so that they can step on slices.
-_BY_ELEMENT = frozenset(
-    "SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam Rprop ASGD".split()
-)
 
 
 class Sharded(_base.Strategy):
@@ -127,7 +129,7 @@ class Sharded(_base.Strategy):
     def adopt(self, parameters: ParameterSet) -> None:
         """Keep slices of what is large; nobody computes with it yet."""
         optimizer, size = parameters.optimizer, self.group.size()
-        if optimizer is not None and not _steps_by_element(optimizer):
+        if optimizer is not None and not steps_by_element(optimizer):
             return
         large = [
             tensor
@@ -144,7 +146,7 @@ class Sharded(_base.Strategy):
                 slice_in_place(tensor, self._shelf)
         for tensor in parameters.tensors:
             if isinstance(tensor, Sliced) and optimizer is not None and tensor in optimizer.state:
-                _put_state(optimizer, tensor, _taken_state(optimizer, tensor))
+                put_state(optimizer, tensor, taken_state(optimizer, tensor))
         self._sets.pop(parameters.name, None)
 
     def link(self, units: Sequence[Sequence[Tensor]]) -> None:
@@ -278,17 +280,17 @@ class Sharded(_base.Strategy):
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Let the optimizer step on slices."""
         optimizer = parameters.optimizer
-        if optimizer is None or parameters.has_closure or not _steps_by_element(optimizer):
+        if optimizer is None or parameters.has_closure or not steps_by_element(optimizer):
             return local_step()
-        if _has_hooks(optimizer):  # of the script's, which look at whole parameters
+        if has_hooks(optimizer):  # of the script's, which look at whole parameters
             return local_step()
-        stepped = list(_sliced_of(optimizer))
+        stepped = list(sliced_of(optimizer))
         for group, position, tensor in stepped:
             kept = tensor._kept
-            state = _taken_state(optimizer, tensor)
+            state = taken_state(optimizer, tensor)
             if state is not None:
                 optimizer.state[kept.mine] = state
-            set_grad(kept.mine, _slice_of(kept, grad_of(tensor)))
+            set_grad(kept.mine, slice_of(kept, grad_of(tensor)))
             group["params"][position] = kept.mine
         try:
             return local_step()
@@ -297,7 +299,7 @@ class Sharded(_base.Strategy):
                 mine = tensor._kept.mine
                 group["params"][position] = tensor
                 set_grad(mine, None)
-                _put_state(optimizer, tensor, optimizer.state.pop(mine, None))
+                put_state(optimizer, tensor, optimizer.state.pop(mine, None))
             self._shelf.ask_together([])
             self._shelf.clear()
 
@@ -354,53 +356,6 @@ class _Set:
         late = [places[tensor] for tensor in self.order if tensor not in self.arrived]
         agreed = group.share(torch.tensor([*came, *late]), 0).tolist()
         self.order = [self.sliced[place] for place in agreed]
-
-
-def _has_hooks(optimizer: Any) -> bool:
-    shared = (_optimizer._global_optimizer_pre_hooks, _optimizer._global_optimizer_post_hooks)
-    own = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
-    return any(map(len, (*shared, *own)))
-
-
-def _steps_by_element(optimizer: Any) -> bool:
-    kind = optimizer.__class__
-    return kind.__module__.startswith("torch.optim") and kind.__name__ in _BY_ELEMENT
-
-
-def _sliced_of(optimizer: Any) -> Iterator[tuple[Any, int, Sliced]]:
-    """The sliced parameters of an optimizer, with their group and place."""
-    for group in optimizer.param_groups:
-        for position, tensor in enumerate(group["params"]):
-            if isinstance(tensor, Sliced):
-                yield group, position, tensor
-
-
-def _slice_of(kept: Kept, value: Any) -> Any:
-    """This worker's slice of what has the parameter's shape; other things as they are."""
-    if isinstance(value, Sliced):
-        return value._kept.mine if value._kept.is_like(kept) else kept.cut(value.plain())
-    if isinstance(value, Tensor) and tuple(value.shape) == kept.shape:
-        return kept.cut(value.to_dense() if value.is_sparse else value)
-    return value
-
-
-def _taken_state(optimizer: Any, tensor: Sliced) -> dict[Any, Any] | None:
-    """An optimizer's state of a parameter, in slices; it is no longer there."""
-    state = optimizer.state.pop(tensor, None)
-    if state is None:
-        return None
-    return {name: _slice_of(tensor._kept, value) for name, value in state.items()}
-
-
-def _put_state(optimizer: Any, tensor: Sliced, state: dict[Any, Any] | None) -> None:
-    """Let slices of an optimizer's state present the whole."""
-    if state is not None:
-        optimizer.state[tensor] = {
-            name: presented(tensor._kept.alike(value))
-            if isinstance(value, Tensor) and value.shape == tensor._kept.mine.shape
-            else value
-            for name, value in state.items()
-        }
 
 
 def _give_back_memory() -> None:

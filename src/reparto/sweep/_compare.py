@@ -90,7 +90,7 @@ def compare(request: Request, watcher: Watcher | None = None) -> Comparison:
     with closing(_engine(request.job)) as engine:
         cluster = engine.cluster()
         plans = [
-            dataclasses.replace(api.plan_run(job, cluster, program), exact=is_exact)
+            api.planned(job, cluster, program, exact=is_exact)
             for job, is_exact in zip(jobs, exact, strict=True)
         ]
         for entry, plan in zip(request.entries, plans, strict=True):

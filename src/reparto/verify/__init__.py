@@ -261,7 +261,7 @@ class _Proof:
         job = Job(script=program.script, workers=workers or 1, strategy=kind, settings=settings)
         engine = self.engine if workers is not None else engines.build("local")
         cluster = engine.cluster()
-        plan = api.plan_run(job, cluster, program)
+        plan = api.planned(job, cluster, program, exact=True)
         return run_side(
             name,
             program,
