@@ -1,6 +1,6 @@
 """The nouns of reparto: frozen, strict, no torch. Reading this folder is reading the system."""
 
-from reparto.spec._cluster import Cluster, Host, Link
+from reparto.spec._cluster import Cluster, Host, Line, Link
 from reparto.spec._codec import finite, from_json, from_plain, to_json, to_plain
 from reparto.spec._comparison import ComparedRun, Comparison, Waypoint
 from reparto.spec._equality import (
@@ -12,6 +12,7 @@ from reparto.spec._equality import (
 )
 from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, Stopping, decode
 from reparto.spec._job import Job
+from reparto.spec._lab import Lab, LabHost
 from reparto.spec._plan import (
     Message,
     Pattern,
@@ -39,6 +40,9 @@ __all__ = [
     "Finding",
     "Host",
     "Job",
+    "Lab",
+    "LabHost",
+    "Line",
     "Link",
     "Message",
     "Note",

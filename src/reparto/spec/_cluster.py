@@ -1,8 +1,27 @@
-"""Host, Link and Cluster: where workers can run."""
+"""Line, Host, Link and Cluster: where workers can run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What joins a host to the others.
+
+    Attributes:
+        up_bits_per_s: The most that leaves the host; None if nothing limits it.
+        down_bits_per_s: The most that reaches it; None if nothing limits it.
+        delay_s: Seconds that a packet from this host is on its way, besides.
+        jitter_s: By how much that varies, up and down.
+        loss: Share of the packets from this host that are lost, from 0 to below 1.
+    """
+
+    up_bits_per_s: float | None = None
+    down_bits_per_s: float | None = None
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +36,7 @@ class Host:
         memory_bytes: Main memory; 0 if unknown.
         enter: Command prefix that runs a command on this host (``ip netns exec a``); the lab
             and the engines meet here.
+        line: What its workers' own groups emulate; None where the network is as it is.
     """
 
     name: str
@@ -25,6 +45,7 @@ class Host:
     num_gpus: int = 0
     memory_bytes: int = 0
     enter: tuple[str, ...] = ()
+    line: Line | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
