@@ -76,8 +76,13 @@ def convert(script: str | Path, args: Sequence[str] = ()) -> Result:
     return convert_script(Path(script), tuple(args))
 
 
-def dry_run(job: Job, watcher: Watcher | None = None) -> Launch:
+def dry_run(job: Job, watcher: Watcher | None = None, *, cluster: Cluster | None = None) -> Launch:
     """Decide all that `run` would do, and start nothing.
+
+    Args:
+        job: What to train, and how.
+        watcher: Is told what is found and planned.
+        cluster: The hosts; asked of the engine if not given.
 
     Raises:
         UsageError: If the job contradicts itself, or the script is missing.
@@ -86,16 +91,17 @@ def dry_run(job: Job, watcher: Watcher | None = None) -> Launch:
     watcher = watcher or Watcher()
     _read(job)
     with closing(_engine(job)) as engine:
-        _, launch = _decide(job, engine, engine.cluster(), watcher)
+        _, launch = _decide(job, engine, cluster or engine.cluster(), watcher)
     return launch
 
 
-def run(job: Job, watcher: Watcher | None = None) -> RunResult:
+def run(job: Job, watcher: Watcher | None = None, *, cluster: Cluster | None = None) -> RunResult:
     """Train a script, shared out over workers.
 
     Args:
         job: What to train, and how.
         watcher: Is told what happens.
+        cluster: The hosts, such as those of a lab; asked of the engine if not given.
 
     Returns:
         How it ended. A failing script, or a request to stop, is not an exception.
@@ -114,7 +120,7 @@ def run(job: Job, watcher: Watcher | None = None) -> RunResult:
     with ExitStack() as stack:
         stack.enter_context(_runs.listed(job))
         engine = stack.enter_context(closing(_engine(job)))
-        cluster = engine.cluster()
+        cluster = cluster or engine.cluster()
         early = engine.prepare(None, plan_run(job, cluster, script), cluster, job.options)
         workers = stack.enter_context(engine.start(early))
         assignment, launch = _decide(job, engine, cluster, watcher)
@@ -123,7 +129,7 @@ def run(job: Job, watcher: Watcher | None = None) -> RunResult:
             workers.wait()
             workers = stack.enter_context(engine.start(launch))
         workers.assign(assignment)
-        result = _watch(workers, watcher, _probe(job, assignment))
+        result = _watch(workers, watcher, _probe(job, assignment) if workers.has_main else None)
     folders = (Path.cwd(), Path(job.script).absolute().parent)
     return dataclasses.replace(
         result,

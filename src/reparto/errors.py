@@ -8,6 +8,7 @@
     │   └── DisagreementError     E410  workers no longer do the same thing
     ├── UnequalError              E500  verify: outside tolerance          (exit status 1)
     ├── EngineError               E600  workers could not be started
+    ├── LabError                  E650  the lab could not be built, or is not what it was set to
     └── MissingExtraError         E700  an optional dependency is not installed
 
 A message says what happened and where; ``remedy`` says what to do next. ``code`` is stable.
@@ -87,6 +88,12 @@ class EngineError(RepartoError):
     """The engine could not start the workers."""
 
     code = "E600"
+
+
+class LabError(RepartoError):
+    """The lab could not be built, or it is not what it was set to."""
+
+    code = "E650"
 
 
 class MissingExtraError(RepartoError):

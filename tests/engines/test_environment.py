@@ -3,7 +3,16 @@
 import pytest
 
 from reparto.engines._environment import worker_environments
-from reparto.spec import Cluster, Host, Options, Plan, Program, StrategyConfig
+from reparto.spec import (
+    Cluster,
+    Host,
+    Line,
+    Options,
+    Plan,
+    Program,
+    StrategyConfig,
+    from_json,
+)
 
 TWO_HOSTS = Cluster(hosts=(Host(name="a", num_gpus=2), Host(name="b", num_gpus=2)))
 
@@ -60,3 +69,13 @@ def test_hash_seed_is_shared_but_left_alone_for_one_worker():
     assert "PYTHONHASHSEED" not in environments(plan("a"))[0]
     assert {env["PYTHONHASHSEED"] for env in environments(plan("a", "b"))} == {"0"}
     assert "PYTHONHASHSEED" not in environments(plan("a", "b"), outer={"PYTHONHASHSEED": "7"})[0]
+
+
+def test_workers_are_told_the_line_of_their_host_and_all_of_them_where_one_has_a_line():
+    line = Line(up_bits_per_s=1e6, delay_s=0.01)
+    hosts = (Host(name="a", line=line), Host(name="b"), Host(name="c", line=Line(loss=0.5)))
+    found = worker_environments(None, plan("a", "b"), Cluster(hosts=hosts), Options(), {})
+    assert [from_json(Line, env["REPARTO_LINE"]) for env in found] == [line, Line()]
+    assert [env["REPARTO_HOST"] for env in found] == ["a", "b"]
+    alone = worker_environments(None, plan("b", "b"), Cluster(hosts=hosts), Options(), {})
+    assert not any({"REPARTO_LINE", "REPARTO_HOST"} & set(env) for env in alone)

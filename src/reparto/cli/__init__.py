@@ -22,6 +22,7 @@ COMMANDS = {
     "convert": "show the distributed program that a script becomes",
     "verify": "prove that the shared-out training equals the sequential one",
     "compare": "run several strategies, one after the other, and draw how they did",
+    "lab": "play a network of machines on this one, and run scripts on it",
     "stop": "end a run after a step, with a checkpoint",
     "strategies": "list how workers can agree, and what can be set",
     "doctor": "tell what this machine and its network offer",

@@ -37,7 +37,7 @@ def add_script(parser: argparse.ArgumentParser) -> None:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add ``--engine``, ``--address`` and ``--ship``: where the workers run."""
     add = parser.add_argument
-    add("--engine", default="local", metavar="KIND", help="local (default) or ray")
+    add("--engine", default="local", metavar="KIND", help="local (default), peers or ray")
     add(
         "--address",
         default="",

@@ -40,7 +40,7 @@ def command(args: argparse.Namespace) -> int:
     if args.json != "-":
         style = Style(sys.stdout)
         print(style("bold", f"reparto doctor · {facts.host}"))
-        print("\n".join(columns(_rows(facts))))
+        print("\n".join(columns([*_rows(facts), *_tasks()])))
         for problem in problems:
             colour, mark = _MARKS[problem.severity]
             print(f"{style(colour, mark)} {problem.what}\n    → {problem.remedy}")
@@ -74,3 +74,17 @@ def _rows(facts: Facts) -> list[tuple[str, str]]:
         rows.append((interface.name, f"{state}{'' if interface.up else ', down'}{speed}"))
     rows.append(("peers see", facts.peer_address or "nothing"))
     return rows
+
+
+def _tasks() -> list[tuple[str, str]]:
+    """What TF_CONFIG says to ``reparto run``, if it is set."""
+    import os
+
+    from reparto.engines import task_of
+    from reparto.errors import UsageError
+
+    try:
+        task = task_of(os.environ)
+    except UsageError as error:
+        return [("TF_CONFIG", f"{error.message.removeprefix('TF_CONFIG ')} → {error.remedy}")]
+    return [] if task is None else [("TF_CONFIG", task.told().removeprefix("TF_CONFIG: "))]

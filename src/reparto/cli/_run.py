@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
 from reparto.cli._arguments import (
@@ -16,9 +16,13 @@ from reparto.cli._arguments import (
     new_parser,
 )
 
+if TYPE_CHECKING:
+    from reparto.spec import Cluster
+
 _EXAMPLE = """\
   reparto run train.py --epochs 3
   reparto run --workers 4 --steps 100 --json result.json train.py --lr 0.1
+  reparto run --record usage train.py      draw CPU, memory, GPU and network of each host
   reparto run --dry-run train.py           say what would be done, and stop\
 """
 
@@ -26,9 +30,20 @@ _EXAMPLE = """\
 def add_parser(subparsers: Any) -> None:
     """Add the command's arguments."""
     parser = new_parser(subparsers, "run", COMMANDS["run"], _EXAMPLE)
-    add = parser.add_argument
-    add("--workers", type=count, metavar="N", help="default: all cores, or all GPUs")
+    parser.add_argument(
+        "--workers", type=count, metavar="N", help="default: all cores, or all GPUs"
+    )
     add_engine(parser)
+    parser.set_defaults(engine="")  # not given: TF_CONFIG may have a say
+    add_training(parser)
+    add_json(parser)
+    add_script(parser)
+    parser.set_defaults(command=command)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Add how a run trains, wherever its workers are."""
+    add = parser.add_argument
     add_strategy(parser)
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
     add("--steps", type=count, metavar="K", help="leave after that many optimizer steps")
@@ -37,38 +52,74 @@ def add_parser(subparsers: Any) -> None:
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
     add("--threads", type=count, metavar="T", help="of each worker; default: cores / workers")
     add("--no-probe", action="store_true", help="do not check the first step for equality")
+    add(
+        "--record",
+        metavar="FOLDER",
+        help="record CPU, memory, GPU and network of each host, and draw them there",
+    )
     add("--dry-run", action="store_true", help="say what would be done, and stop")
-    add_json(parser)
-    add_script(parser)
-    parser.set_defaults(command=command)
 
 
 def command(args: argparse.Namespace) -> int:
     """Run the job that the arguments describe."""
+    return train(args) if _takes_part(args) else 0
+
+
+def _takes_part(args: argparse.Namespace) -> bool:
+    """Choose the engine; tell if TF_CONFIG had a say, and whether it leaves us anything to do."""
+    import os
+
+    from reparto.cli._screen import Screen
+    from reparto.engines import engine_for, task_of
+    from reparto.spec import Note
+
+    args.engine = engine_for(args.engine, os.environ)
+    task = task_of(os.environ) if args.engine == "peers" else None
+    if task is None:
+        return True
+    screen = Screen(json_target=args.json)
+    screen.event(Note(rank=0, text=task.told()))
+    if task.position is None:
+        screen.write_json(status="done")
+    return task.position is not None
+
+
+def train(args: argparse.Namespace, cluster: Cluster | None = None) -> int:
+    """Run the job that the arguments describe, on given hosts or on those of its engine."""
     from reparto import api
+    from reparto.cli._record import Record
     from reparto.cli._screen import Screen
     from reparto.errors import RepartoError
     from reparto.spec import Options, to_plain
 
+    screen = Screen(json_target=args.json)
+    record = Record(None if args.dry_run else args.record, screen)
     job = job_of(
         args,
-        Options(steps=args.steps, seed=args.seed, target=args.target, patience=args.patience),
+        Options(
+            steps=args.steps,
+            seed=args.seed,
+            target=args.target,
+            patience=args.patience,
+            usage_every_s=record.every_s,
+        ),
         strategy=args.strategy,
         settings=dict(args.settings),
         probe=not args.no_probe,
     )
-    screen = Screen(json_target=args.json)
     try:
         if args.dry_run:
-            launch = api.dry_run(job, screen)
+            launch = api.dry_run(job, screen, cluster=cluster)
             screen.launch(launch)
             screen.write_json(status="planned", launch=to_plain(launch))
             return 0
-        result = api.run(job, screen)
+        result = api.run(job, record.watcher, cluster=cluster)
     except RepartoError as error:
         status = "refused" if error.exit_status == 3 else "failed"
         screen.write_json(status=status, error=error.message, remedy=error.remedy)
+        record.abandon()
         raise
     screen.result(result)
-    screen.write_json(status=result.status, result=to_plain(result))
+    usage = record.finish(job.script)
+    screen.write_json(status=result.status, result=to_plain(result), **usage)
     return {"done": 0, "failed": 1, "stopped": EXIT_INTERRUPTED}[result.status]

@@ -8,12 +8,15 @@ from reparto.comm._nccl import NcclGroup
 from reparto.comm._routed import RoutedGroup
 from reparto.comm._stopwatch import Stopwatch
 from reparto.comm._thread import Meeting, ThreadGroup
+from reparto.comm._throttled import ThrottledGroup
+from reparto.comm._wire import Departure, Wire
 
 __all__ = [
     "MAX",
     "MIN",
     "SUM",
     "CountingGroup",
+    "Departure",
     "GlooGroup",
     "Group",
     "HostGroup",
@@ -22,6 +25,8 @@ __all__ = [
     "RoutedGroup",
     "Stopwatch",
     "ThreadGroup",
+    "ThrottledGroup",
+    "Wire",
     "host_group",
     "own_address",
 ]

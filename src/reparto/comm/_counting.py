@@ -39,7 +39,7 @@ class CountingGroup(Group):
         if self._counted_by is not None:
             self._counted_by._count(payload, pattern)
         self.rounds += 1
-        size = _size(payload)
+        size = payload_bytes(payload)
         self.bytes_sent += size
         self.wire_bytes += wire_bytes(pattern, size, self.size())
 
@@ -84,7 +84,8 @@ class CountingGroup(Group):
         return super().send(tensors, dst, tag)
 
 
-def _size(payload: Any) -> int:
+def payload_bytes(payload: Any) -> int:
+    """Bytes of a tensor, or of all that are listed."""
     if isinstance(payload, Tensor):
         return payload.numel() * payload.element_size()
-    return sum(_size(part) for part in payload)
+    return sum(payload_bytes(part) for part in payload)

@@ -121,6 +121,8 @@ class Run(ABC):
 
     #: How it ended; None as long as any worker runs.
     result: RunResult | None = None
+    #: Whether worker 0 is one of those that this command looks after itself.
+    has_main: bool = True
 
     @abstractmethod
     def assign(self, assignment: Assignment) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from reparto.spec import Cluster, Options, Plan, Program
+from reparto.spec import Cluster, Line, Options, Plan, Program, to_json
 
 
 def worker_environments(
@@ -27,6 +27,7 @@ def worker_environments(
     hosts = {host.name: host for host in cluster.hosts}
     on_host = Counter(plan.placement)
     nodes = list(dict.fromkeys(plan.placement))
+    has_lines = any(host.line is not None for host in cluster.hosts if host.name in on_host)
     seen: Counter[str] = Counter()
     environments = []
     for rank, name in enumerate(plan.placement):
@@ -44,6 +45,9 @@ def worker_environments(
             env["PYTHONHASHSEED"] = "0"  # sets iterate alike on all workers
         if options.record and plan.device == "cuda":
             env["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # else sums may differ from run to run
+        if has_lines:  # then for all of them: messages over a line are announced
+            env["REPARTO_LINE"] = to_json(hosts[name].line or Line())
+            env["REPARTO_HOST"] = name  # hosts that one machine plays have one address
         if program is not None and program.launch == "torchrun":
             env |= _torchrun(nodes.index(name), len(nodes), rank, plan.num_workers)
         elif plan.device == "cuda" and on_host[name] > 1:

@@ -14,7 +14,7 @@ from reparto.engines._environment import worker_environments
 from reparto.engines._process import WorkerProcess
 from reparto.engines._supervised import SupervisedRun
 from reparto.errors import UsageError
-from reparto.measure import local_host
+from reparto.measure import is_loopback, local_host
 from reparto.spec import Assignment, Cluster, Options, Plan, Program, to_json
 
 
@@ -42,6 +42,9 @@ class LocalEngine(Engine):
         # -P: the user's folder does not come on the path before torch is imported.
         command = (sys.executable, "-P", "-m", "reparto.runtime.worker")
         environments = worker_environments(program, plan, cluster, options, os.environ)
+        first = next(host for host in cluster.hosts if host.name == plan.placement[0])
+        if not is_loopback(first.address):  # a lab's host, with a network of its own
+            environments = [{**env, "MASTER_ADDR": first.address} for env in environments]
         workers = tuple(
             WorkerLaunch(rank=rank, host=name, command=(*enter[name], *command), env=env)
             for rank, (name, env) in enumerate(zip(plan.placement, environments, strict=True))
@@ -57,6 +60,9 @@ class LocalRun(SupervisedRun):
     """The workers of a launch, as processes of this machine."""
 
     def _start(self, launch: Launch) -> None:
+        # Listening since before anyone knows the port: nobody can take it away. In a network of
+        # its own, which this process is not part of, worker 0 listens by itself.
+        elsewhere = "MASTER_ADDR" in launch.workers[0].env
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
             env = {
                 "MASTER_ADDR": "127.0.0.1",
@@ -65,8 +71,8 @@ class LocalRun(SupervisedRun):
                 "REPARTO_SINCE_NS": str(int(self._launched_at * 1e9)),
             }
             for worker in launch.workers:
-                # Listening since before anyone knows the port: nobody can take it away.
-                listen = server if worker.rank == 0 and len(launch.workers) > 1 else None
+                meets = worker.rank == 0 and len(launch.workers) > 1 and not elsewhere
+                listen = server if meets else None
                 self._take_in(WorkerProcess(worker, launch.cwd, env, listen, self._scratch))
 
     def _hand_over(self, assignment: Assignment) -> None:

@@ -15,7 +15,7 @@ from signal import SIGINT, SIGKILL, Signals
 from typing import IO
 
 from reparto.engines._worker import Stream, Worker
-from reparto.spec import Begin, Event, Failed, Failure
+from reparto.spec import Begin, Event, Failed, Failure, Usage
 
 #: Name of the "error" of a worker whose host does not answer any more.
 LOST = "HostLost"
@@ -90,6 +90,11 @@ class RemoteWorker(Worker):
     def _translated(self, event: Event) -> Event:
         if isinstance(event, Begin):
             return dataclasses.replace(event, time_s=event.time_s - self._clock_ahead_s)
+        if isinstance(event, Usage):
+            time_s = event.sample.time_s - self._clock_ahead_s
+            return dataclasses.replace(
+                event, sample=dataclasses.replace(event.sample, time_s=time_s)
+            )
         if isinstance(event, Failed):
             failure = event.failure
             if self._mirror:

@@ -33,7 +33,8 @@ def plan_run(
         env: The environment in which reparto was called.
 
     Raises:
-        UsageError: If the job asks for less than one worker or thread.
+        UsageError: If the job asks for less than one worker or thread, or for workers that cannot
+            be shared out.
     """
     if any(number is not None and number < 1 for number in (job.workers, job.threads)):
         raise UsageError("at least one worker and one thread are needed")
@@ -43,6 +44,9 @@ def plan_run(
     what = "GPU" if device == "cuda" else "core"
     if job.strategy == "single" or program.launch == "plain":
         num_workers = 1
+    elif cluster.alike:
+        num_workers = _evenly(job, cluster)
+        reasons.append(f"{_count(num_workers // len(cluster.hosts), 'worker')} on each host")
     elif job.workers is None:
         reasons.append(f"one worker for each of {_count(capacity, what)}")
     elif job.workers > capacity:
@@ -78,6 +82,18 @@ def _device(cluster: Cluster, program: Program) -> tuple[Literal["cpu", "cuda"],
     if any(_GPU_WORDS.search(file.original) for file in program.files):
         return "cuda", []
     return "cpu", ["there are GPUs, but the script never asks for one"]
+
+
+def _evenly(job: Job, cluster: Cluster) -> int:
+    num_hosts = len(cluster.hosts)
+    num_workers = job.workers or num_hosts
+    if num_workers % num_hosts:
+        raise UsageError(
+            f"{_count(num_workers, 'worker')} on {_count(num_hosts, 'host')}: how large the other "
+            "hosts are is not known here, so each has to run as many",
+            remedy=f"--workers {num_hosts}, or a multiple of that, on all hosts",
+        )
+    return num_workers
 
 
 def _places(host: Host, device: str, at_least: int = 0) -> int:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from reparto.spec import Failure, StepRecord
+from reparto.spec import Failure, StepRecord, UsageSample
 
 STEP_EVENTS_EVERY_S = 0.25
 
@@ -58,6 +58,10 @@ class EventWriter:
     def note(self, text: str) -> None:
         """Tell people something."""
         self._write({"type": "note", "text": text})
+
+    def usage(self, host: str, sample: UsageSample) -> None:
+        """Tell what a host has used of late."""
+        self._write({"type": "usage", "host": host, **dataclasses.asdict(sample)})
 
     def stopping(self, step: int, in_s: float) -> None:
         """Tell that all workers will end after a step."""

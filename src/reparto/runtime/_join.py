@@ -20,13 +20,15 @@ from reparto.comm import (
     Group,
     NcclGroup,
     RoutedGroup,
+    ThrottledGroup,
+    Wire,
     host_group,
     own_address,
 )
 from reparto.runtime import _patches, _settling, _tensors
 from reparto.runtime._current import current, enter, outside
 from reparto.runtime._world import World
-from reparto.spec import Options, StepRecord, StrategyConfig
+from reparto.spec import Line, Options, StepRecord, StrategyConfig, from_json
 
 __all__ = ["join", "leave"]
 
@@ -56,9 +58,12 @@ def join(
             wait_for_workers=False,
             master_listen_fd=listen_fd if rank == 0 else None,
         )
-        data = CountingGroup(_group(store, rank, world_size, device, master, "data"))
+        wire = _wire(rank)
+        data = CountingGroup(_on(wire, _group(store, rank, world_size, device, master, "data")))
         place = _place(kind, data, store, own_address(*master), device, world)
-        ordered = CountingGroup(_group(store, place, world_size, device, master, "gradients"))
+        ordered = CountingGroup(
+            _on(wire, _group(store, place, world_size, device, master, "gradients"))
+        )
         world.data, world.groups = data, [data, ordered]
         data.waiting = world.waiting
         world.strategy = kind.build(ordered)
@@ -102,6 +107,16 @@ def _looks_after_state(strategy: strategies.Strategy) -> bool:
     return own.settle is not base.settle or own.gather_state is not base.gather_state
 
 
+def _wire(rank: int) -> Wire | None:
+    """The line that this worker plays, if it plays one; see `Host.line`."""
+    line = os.environ.get("REPARTO_LINE")
+    return Wire(from_json(Line, line), seed=rank) if line else None
+
+
+def _on(wire: Wire | None, group: Group) -> Group:
+    return group if wire is None else ThrottledGroup(group, wire)
+
+
 def _group(
     store: Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
 ) -> Group:
@@ -124,7 +139,8 @@ def _place(
         return rank
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
         return rank  # all on one host
-    store.set(f"address/{rank}", address)
+    # Hosts that one machine plays have one address; their workers are told the name.
+    store.set(f"address/{rank}", os.environ.get("REPARTO_HOST") or address)
     hosts = [store.get(f"address/{member}").decode() for member in range(size)]
     if device == "cuda" or len(set(hosts)) < config.least_hosts:
         return rank  # NCCL looks for a ring of its own

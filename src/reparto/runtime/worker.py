@@ -33,6 +33,7 @@ from reparto.runtime._events import EventWriter
 from reparto.runtime._failure import describe
 from reparto.runtime._lifeline import die_with_engine
 from reparto.runtime._program import run_script
+from reparto.runtime._usage import usage_told
 from reparto.spec import Assignment, StepRecord, from_json
 
 RENDEZVOUS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -111,7 +112,7 @@ class _Worker:
         program = self._assignment.program
         if program.launch != "reparto":
             self._step_aside()
-            return _run_to_exit_code(self._begin), {}
+            return _run_to_exit_code(self._recorded), {}
         from reparto.runtime._join import join, leave
 
         world = join(
@@ -129,9 +130,13 @@ class _Worker:
         world.stopping.heed()
         if self._seat.world_size == 1:
             self._forget_rendezvous()
-        exit_code = _run_to_exit_code(self._begin)
+        exit_code = _run_to_exit_code(self._recorded)
         # After a failed exit the others may not be where leaving together can be waited for.
         return exit_code, leave(world) if exit_code == 0 else {}
+
+    def _recorded(self) -> None:
+        with usage_told(self._events, self._assignment, self._seat.rank):
+            self._begin()
 
     def _begin(self) -> None:
         if self._writes_aside():

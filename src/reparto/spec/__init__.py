@@ -10,9 +10,20 @@ from reparto.spec._equality import (
     TensorDistance,
     VerifyResult,
 )
-from reparto.spec._events import Begin, Done, Event, Failed, Note, Output, Step, Stopping, decode
+from reparto.spec._events import (
+    Begin,
+    Done,
+    Event,
+    Failed,
+    Note,
+    Output,
+    Step,
+    Stopping,
+    Usage,
+    decode,
+)
 from reparto.spec._job import Job
-from reparto.spec._lab import Lab, LabHost
+from reparto.spec._lab import Lab, LabHost, LabLink
 from reparto.spec._plan import (
     Message,
     Pattern,
@@ -24,6 +35,7 @@ from reparto.spec._plan import (
 )
 from reparto.spec._program import Diagnostic, Finding, Place, Program, SourceFile
 from reparto.spec._run import Assignment, Failure, Options, RunResult, StepRecord
+from reparto.spec._usage import HostUsage, Recording, UsageSample
 
 __all__ = [
     "Assignment",
@@ -39,9 +51,11 @@ __all__ = [
     "Failure",
     "Finding",
     "Host",
+    "HostUsage",
     "Job",
     "Lab",
     "LabHost",
+    "LabLink",
     "Line",
     "Link",
     "Message",
@@ -53,6 +67,7 @@ __all__ = [
     "Plan",
     "Profile",
     "Program",
+    "Recording",
     "RunResult",
     "ScalarDistance",
     "SourceFile",
@@ -63,6 +78,8 @@ __all__ = [
     "StrategyConfig",
     "TensorDistance",
     "Traffic",
+    "Usage",
+    "UsageSample",
     "VerifyResult",
     "Waypoint",
     "decode",

@@ -60,7 +60,15 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The hosts of a run and the links between them."""
+    """The hosts of a run and the links between them.
+
+    Attributes:
+        hosts: Where workers can run.
+        links: Between hosts, where they are known.
+        alike: Whether the hosts are only taken to be alike, because nobody has looked at all of
+            them: each then runs as many workers as any other, one if not asked for more.
+    """
 
     hosts: tuple[Host, ...]
     links: tuple[Link, ...] = ()
+    alike: bool = False

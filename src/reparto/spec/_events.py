@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reparto.spec._run import Failure, StepRecord
+from reparto.spec._usage import UsageSample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,15 @@ class Note:
 
     rank: int
     text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a host has used of late; only the first worker of each host tells, see `Options`."""
+
+    rank: int
+    host: str
+    sample: UsageSample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +84,7 @@ class Output:
     data: bytes
 
 
-Event = Begin | Step | Note | Stopping | Failed | Done | Output
+Event = Begin | Step | Note | Usage | Stopping | Failed | Done | Output
 
 
 def decode(rank: int, line: bytes | str) -> Event | None:
@@ -91,6 +101,8 @@ def decode(rank: int, line: bytes | str) -> Event | None:
             return Step(rank=rank, record=StepRecord(**fields))
         if kind == "note":
             return Note(rank=rank, text=fields["text"])
+        if kind == "usage":
+            return Usage(rank=rank, host=fields.pop("host"), sample=UsageSample(**fields))
         if kind == "stopping":
             return Stopping(rank=rank, **fields)
         if kind == "failed":

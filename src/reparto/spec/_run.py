@@ -31,6 +31,8 @@ class Options:
             (noise floor); 0 moves nothing.
         seeds: What the script's n-th call of ``manual_seed`` and the like takes, whatever it says:
             those of the sequential side (``verify``), since a seed may come from the clock.
+        usage_every_s: The first worker of each host tells that often what the host has used
+            (CPU, memory, GPU, network); 0 for never.
         sabotage: Break the run on purpose, by name; only tests of ``verify`` set it.
     """
 
@@ -46,6 +48,7 @@ class Options:
     discard_writes: bool = False
     nudge: int = 0
     seeds: tuple[int, ...] = ()
+    usage_every_s: float = 0.0
     sabotage: str = ""
 
     @property

@@ -2,15 +2,24 @@
 
 compare(Request) ──► Comparison ──┬── header, rows, in_words ──► a table on the screen
 └── prepare, write ──► compare.html, .png, .json
+
+Recorder, around any run ──► Recording ──┬── usage_table ──► a table on the screen
+└── prepare, write_usage ──► usage.html, .png, .json
 """
 
 from reparto.sweep._compare import Request, Watcher, compare
 from reparto.sweep._entries import Entry, every_entry, parse_entries
+from reparto.sweep._recorder import USAGE_EVERY_S, Recorder
 from reparto.sweep._report import prepare, write
 from reparto.sweep._table import ending, header, in_words, rows
+from reparto.sweep._usage_plots import usage_png, usage_svg
+from reparto.sweep._usage_report import usage_page, write_usage
+from reparto.sweep._usage_table import usage_table
 
 __all__ = [
+    "USAGE_EVERY_S",
     "Entry",
+    "Recorder",
     "Request",
     "Watcher",
     "compare",
@@ -21,5 +30,10 @@ __all__ = [
     "parse_entries",
     "prepare",
     "rows",
+    "usage_page",
+    "usage_png",
+    "usage_svg",
+    "usage_table",
     "write",
+    "write_usage",
 ]

@@ -53,6 +53,7 @@ td:first-child { white-space: normal; min-width: 11rem; }
 th { font-weight: 600; font-size: .87rem; color: var(--quiet); background: var(--card); }
 th:first-child, td:first-child, td:last-child, th:last-child, td:nth-child(3), th:nth-child(3)
   { text-align: left; }
+table.figures :is(th, td):not(:first-child) { text-align: right; }
 tbody tr { border-top: 1px solid var(--line); }
 ul.notes { padding-left: 1.25rem; margin: .25rem 0; }
 code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
@@ -64,26 +65,39 @@ def page(comparison: Comparison) -> str:
     """The page as HTML; it needs no other file and no network."""
     name = escape(os.path.basename(comparison.script))
     words = _table.in_words(comparison)
+    return document(
+        f"{name}: strategies compared",
+        f'<p class="quiet">{escape(_what(comparison))}</p>',
+        f'<p class="words">{escape(words)}</p>' if words else "",
+        _legend(comparison),
+        '<div class="plots">',
+        *(_figure(comparison, plot) for plot in _plots.PLOTS),
+        "</div>",
+        "<h2>In numbers</h2>",
+        _html_table(comparison),
+        _notes(comparison),
+        f"<footer>{escape(_where(comparison))}</footer>",
+    )
+
+
+def document(title: str, *body: str) -> str:
+    """A whole page of these parts; all are HTML, the title too."""
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{name}: strategies compared</title><style>{_STYLE}</style></head><body>",
-            f"<h1>{name}: strategies compared</h1>",
-            f'<p class="quiet">{escape(_what(comparison))}</p>',
-            f'<p class="words">{escape(words)}</p>' if words else "",
-            _legend(comparison),
-            '<div class="plots">',
-            *(_figure(comparison, plot) for plot in _plots.PLOTS),
-            "</div>",
-            "<h2>In numbers</h2>",
-            _html_table(comparison),
-            _notes(comparison),
-            f"<footer>{escape(_where(comparison))}</footer>",
+            f"<title>{title}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{title}</h1>",
+            *body,
             "</body></html>",
         ]
     )
+
+
+def swatch(colour: str, label: str) -> str:
+    """A name, and beside it its colour in the plots."""
+    return f'<span class="swatch" style="background:{colour}"></span>{escape(label)}'
 
 
 def _what(comparison: Comparison) -> str:
@@ -111,8 +125,7 @@ def _legend(comparison: Comparison) -> str:
 
 
 def _named(run: ComparedRun, index: int) -> str:
-    colour = _plots.colour_of(index)
-    return f'<span class="swatch" style="background:{colour}"></span>{escape(run.label)}'
+    return swatch(_plots.colour_of(index), run.label)
 
 
 def _figure(comparison: Comparison, plot: str) -> str:

@@ -69,21 +69,42 @@ def colour_of(index: int) -> str:
 
 def png(comparison: Comparison) -> bytes:
     """All four plots in one picture."""
-    with _figure(11.5, 2 * _height(comparison), "#1f2328") as figure:
+
+    def draw_all(figure: Figure) -> None:
         for axes, draw in zip(figure.subplots(2, 2).flat, PLOTS.values(), strict=True):
             draw(axes, comparison)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=min(len(labels), 4), frameon=False
-        )
-        return _saved(figure, "png", dpi=150, facecolor="white")
+        name_colours(figure)
+
+    return as_png(draw_all, 11.5, 2 * _height(comparison))
 
 
 def svg(comparison: Comparison, name: str) -> str:
     """One of `PLOTS`, to be put into a page."""
-    with _figure(5.6, _height(comparison), _INK) as figure:
-        PLOTS[name](figure.subplots(), comparison)
+    draw = PLOTS[name]
+    height = _height(comparison)
+    return as_svg(lambda figure: draw(figure.subplots(), comparison), 5.6, height, name)
+
+
+def as_png(draw: Callable[[Figure], None], width: float, height: float) -> bytes:
+    """A picture of so many inches, that stands by itself."""
+    with _figure(width, height, "#1f2328") as figure:
+        draw(figure)
+        return _saved(figure, "png", dpi=150, facecolor="white")
+
+
+def as_svg(draw: Callable[[Figure], None], width: float, height: float, name: str) -> str:
+    """A drawing of so many inches, to be put into a page on which no other has that name."""
+    with _figure(width, height, _INK) as figure:
+        draw(figure)
         return _inline(_saved(figure, "svg", transparent=True).decode(), name)
+
+
+def name_colours(figure: Figure) -> None:
+    """Say above all plots which colour is whose; a page does that by itself."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=min(len(labels), 4), frameon=False
+    )
 
 
 def _height(comparison: Comparison) -> float:
@@ -180,13 +201,13 @@ def _draw_losses(
             spot = where(run, run.reached), run.reached.trend
             axes.plot(*spot, marker="o", markersize=7, color=colour_of(index))
     if comparison.target is not None:
-        axes.axhline(comparison.target, color=_ink(axes), linewidth=0.8, linestyle=(0, (2, 3)))
+        axes.axhline(comparison.target, color=ink_of(axes), linewidth=0.8, linestyle=(0, (2, 3)))
     trends = [p.trend for run in comparison.runs for p in run.curve if _is_number(p.trend)]
     if trends and min(trends) > 0 and max(trends) / min(trends) > DECADES:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
-    axes.grid(color=_ink(axes), alpha=0.12, linewidth=0.6)
+    axes.grid(color=ink_of(axes), alpha=0.12, linewidth=0.6)
     axes.set_xlim(left=0)
 
 
@@ -205,7 +226,7 @@ def _name_bars(axes: Axes, runs: Sequence[ComparedRun]) -> None:
     axes.set_yticks(range(len(runs)), [run.label.replace(" ", "\n") for run in runs])
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()  # in the order of the table
-    axes.grid(axis="x", color=_ink(axes), alpha=0.12, linewidth=0.6)
+    axes.grid(axis="x", color=ink_of(axes), alpha=0.12, linewidth=0.6)
     axes.set_axisbelow(True)
 
 
@@ -213,7 +234,8 @@ def _colours(comparison: Comparison) -> list[str]:
     return [colour_of(index) for index in range(len(comparison.runs))]
 
 
-def _ink(axes: Axes) -> Any:
+def ink_of(axes: Axes) -> Any:
+    """The colour of the text, for whatever is drawn in it."""
     return axes.title.get_color()
 
 

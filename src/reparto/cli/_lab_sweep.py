@@ -1,0 +1,3 @@
+"""``reparto lab sweep``: every number of nodes, rate and strategy, drawn."""
+SUMMARY = "x"
+def add_arguments(parser): ...
