@@ -46,7 +46,8 @@ class Setting:
     seed: int = 0
     max_steps: int = 700
     beta2: float = 0.999
-    mean_moments: bool = False
+    moments: str = ""
+    moment_bits: int = 32
     combine: str = "mean"
     delay: int = 0
     topk: float = 0.0
@@ -162,6 +163,24 @@ def combined(rows: Tensor, how: str, block: int = 256) -> Tensor:
     return rows.sum(0) / count.clamp(1, len(rows))
 
 
+def levelled(second: Tensor, block: int = 256) -> Tensor:
+    """Second moments, in each block as large on the mean as over all workers."""
+    length = second.shape[1]
+    blocks = torch.nn.functional.pad(second, (0, -length % block)).view(len(second), -1, block)
+    own = blocks.mean(2, keepdim=True)
+    common = own.mean(0, keepdim=True)
+    found = torch.where(own > 0, blocks * (common / own.clamp_min(1e-38)), common)
+    return found.view(len(second), -1)[:, :length]
+
+
+def moments(first: Tensor, second: Tensor, at: Setting) -> tuple[Tensor, ...]:
+    """The means of Adam's moments over workers, and what each worker had."""
+    m = quantized(quantized(first, at.moment_bits).mean(0), at.moment_bits)
+    roots = quantized(second.sqrt(), at.moment_bits)
+    v = quantized(roots.square().mean(0).sqrt(), at.moment_bits).square()
+    return m, first.clone(), v, second.clone()
+
+
 def run(job: Job, at: Setting, every: int = 25) -> dict[str, Any]:
     """Train until the target; the curve of development losses."""
     torch.manual_seed(at.seed)
@@ -175,7 +194,7 @@ def run(job: Job, at: Setting, every: int = 25) -> dict[str, Any]:
     left_out = torch.zeros_like(rows)
     late: list[Tensor] = []
     shown = anchor.clone()
-    under_way: list[tuple[int, int, int, Tensor, Tensor, Tensor]] = []
+    under_way: list[Any] = []
     bounds = [size * part // at.fragments for part in range(at.fragments + 1)]
     draw = torch.Generator().manual_seed(at.seed)
     order, place = torch.empty(0, dtype=torch.long), 0
@@ -219,13 +238,17 @@ def run(job: Job, at: Setting, every: int = 25) -> dict[str, Any]:
                 total = combined(sent, at.combine) + owed[a:b]
                 arrives = quantized(total, at.bits)
                 owed[a:b] = total - arrives
-                if at.mean_moments:
-                    first[:, a:b] = first[:, a:b].mean(0)
-                    second[:, a:b] = second[:, a:b].mean(0)
+                together = moments(first[:, a:b], second[:, a:b], at)
                 under_way.append((step + at.overlap, a, b, rows[:, a:b].clone(), arrives,
-                                  drift - sent))  # fmt: skip
+                                  drift - sent, together))  # fmt: skip
             while under_way and under_way[0][0] <= step:
-                _, a, b, was, mean, left = under_way.pop(0)
+                _, a, b, was, mean, left, (m, m_was, v, v_was) = under_way.pop(0)
+                if "m" in at.moments:
+                    first[:, a:b] += m - m_was
+                if "b" in at.moments:
+                    second[:, a:b] = levelled(second[:, a:b])
+                if "v" in at.moments:
+                    second[:, a:b] = (second[:, a:b] + v - v_was).clamp_min_(0)
                 velocity[a:b].mul_(at.outer_momentum).add_(mean)
                 anchor[a:b] += at.outer_rate * (mean + at.outer_momentum * velocity[a:b])
                 meanwhile = rows[:, a:b] - was

@@ -129,7 +129,7 @@ def test_launch_prints_as_commands():
 
 
 def test_unknown_engine_and_needless_address_are_bad_usage():
-    with pytest.raises(UsageError, match="local, ray"):
+    with pytest.raises(UsageError, match="local, peers, ray"):
         engines.build("cloud")
     with pytest.raises(UsageError):
         engines.build("local", address="10.0.0.1")
