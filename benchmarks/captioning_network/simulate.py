@@ -52,6 +52,7 @@ class Setting:
     delay: int = 0
     topk: float = 0.0
     feedback: bool = True
+    stop: bool = True
 
 
 class Job:
@@ -260,7 +261,7 @@ def run(job: Job, at: Setting, every: int = 25) -> dict[str, Any]:
         if step % every == 0:
             loss = flat.evaluated(job, shown if at.average else anchor)
             curve.append((step, round(loss, 4)))
-            if loss <= TARGET or (step > 200 and loss > 5.2) or loss != loss:
+            if (at.stop and loss <= TARGET) or (step > 200 and loss > 5.2) or loss != loss:
                 break
     return {**asdict(at), "curve": curve, "reached": crossing(curve),
             "seconds": round(time.perf_counter() - began, 1)}  # fmt: skip

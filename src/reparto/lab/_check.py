@@ -151,9 +151,7 @@ def check(layout: Layout, on_progress: Callable[[str], None] | None = None) -> L
         if both:
             tell("delay")
             found = _round_trip(lab, 0, 1)
-            delays.append(
-                DelayCheck(between=(one.name, two.name), set_s=both, measured_s=found)
-            )
+            delays.append(DelayCheck(between=(one.name, two.name), set_s=both, measured_s=found))
     return LabCheck(kind="kernel", lines=tuple(lines), cpus=cpus, delays=tuple(delays))
 
 
@@ -303,9 +301,7 @@ def _enter(lab: Lab, index: int, *words: str) -> Command:
 
 @contextlib.contextmanager
 def _running(command: Command) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

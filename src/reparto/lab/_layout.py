@@ -157,9 +157,7 @@ def _limited(lab: Lab, index: int, machine: Machine) -> list[Command]:
         found.append((*inside, *parent, "handle", "10:", *_bucket(line.up_bits_per_s)))
     if line.down_bits_per_s is not None:
         outer = f"{bridge_name(lab)}.{index}"
-        found.append(
-            ("tc", "qdisc", "add", "dev", outer, "root", *_bucket(line.down_bits_per_s))
-        )
+        found.append(("tc", "qdisc", "add", "dev", outer, "root", *_bucket(line.down_bits_per_s)))
     return found
 
 

@@ -1,18 +1,18 @@
 """Reads a lab: from a small file, from flags, or from a file with flags that override it.
 
-    nodes = 4              as many hosts, all alike: node-1, node-2, …
-    rate = "100mbit"       each way; or up = "…" and down = "…"
-    cpu = 0.45             cores' worth of time
-    memory = "2GiB"
-    delay = "5ms"          of what a host sends; jitter = "1ms", loss = 0.01
+nodes = 4              as many hosts, all alike: node-1, node-2, …
+rate = "100mbit"       each way; or up = "…" and down = "…"
+cpu = 0.45             cores' worth of time
+memory = "2GiB"
+delay = "5ms"          of what a host sends; jitter = "1ms", loss = 0.01
 
-    [[hosts]]              instead of nodes: hosts by name; what stands above holds where a host
-    name = "old"           says nothing else
-    cpu = 0.2
+[[hosts]]              instead of nodes: hosts by name; what stands above holds where a host
+name = "old"           says nothing else
+cpu = 0.2
 
-    [[links]]              a way that is narrower than the two lines
-    between = ["old", "new"]
-    rate = "10mbit"
+[[links]]              a way that is narrower than the two lines
+between = ["old", "new"]
+rate = "10mbit"
 """
 
 from __future__ import annotations

@@ -17,18 +17,19 @@ from torch import Tensor
 
 from reparto.comm import Group
 from reparto.errors import UsageError
-from reparto.spec import Cluster, Profile, Traffic
+from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._average import RunningMean
 from reparto.strategies._base import ParameterSet
 from reparto.strategies._flat import Aside
+from reparto.strategies._levels import Levels, level_bytes
 from reparto.strategies._momentum import at_most, rescaled
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies._together import Together
 from reparto.strategies.compressors import Uncompressed
 
 T = TypeVar("T")
-Summed = tuple[Tensor, Tensor | None]
+Summed = tuple[Tensor, Tensor | None, Levels | None]
 
 
 class DiLoCo(Together):
@@ -52,6 +53,9 @@ class DiLoCo(Together):
             overlap: Steps for which a worker goes on while a fragment travels.
             keep: How much of the way that a worker made meanwhile is kept, from 0 to 1.
             begin_after: Steps of all-reduce before that, in which all is still in motion.
+            moments: Of the optimizer: each worker ``keep``s its own, or second moments are made
+                ``level`` with each outer step, so that rows that few workers have seen make
+                their whole way (`_levels.py`): for embeddings and large vocabularies.
             show: What evaluations and checkpoints see: the ``mean`` of all replicas, sent whole,
                 or where they meet in a ``round`` that is made then, compressed like the others.
             compressor: How drifts are made smaller.
@@ -71,6 +75,7 @@ class DiLoCo(Together):
         overlap: int = 0
         keep: float = 0.5
         begin_after: int = 0
+        moments: Literal["keep", "level"] = "keep"
         show: Literal["mean", "round"] = "mean"
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
 
@@ -130,7 +135,14 @@ class DiLoCo(Together):
             size = profile.num_parameters // self.fragments
             shapes = profile.shapes if self.fragments == 1 and profile.shapes else ((size,),)
             every = self.sync_every // self.fragments
-            return self.compressor.messages(shapes, max(1, len(cluster.hosts)), every=every)
+            messages = self.compressor.messages(shapes, max(1, len(cluster.hosts)), every=every)
+            if self.moments == "keep":
+                return messages
+            sent = level_bytes(profile.num_parameters)
+            return (
+                *messages,
+                Message(pattern="all-reduce", size_bytes=sent, every=self.sync_every),
+            )
 
         def build(self, group: Group) -> DiLoCo:
             """The live strategy."""
@@ -142,7 +154,7 @@ class DiLoCo(Together):
         self.compressor = config.compressor.build(group)
         self.replicas: dict[str, Replica] = {}
         self.fragments: dict[str, list[Fragment]] = {}
-        self._under_way: list[tuple[int, Fragment, Tensor, Future[Summed]]] = []
+        self._under_way: list[tuple[int, Fragment, Tensor | None, Future[Summed]]] = []
         self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
         self._steps: dict[str, int] = {}
         self._aside = Aside()
@@ -196,21 +208,31 @@ class DiLoCo(Together):
     def _send(self, fragment: Fragment, replica: Replica, step: int) -> None:
         here, fragment.sent_at = fragment.now(), step
         weight = replica.mean_weight if replica.num_steps else 1 / self.group.size()
-        term = here.sub(fragment.anchor).mul_(weight)
+        if self._courier is None:  # nobody moves on meanwhile: no need to know where it was
+            term, sent = here.sub_(fragment.anchor).mul_(weight), None
+        else:
+            term, sent = here.sub(fragment.anchor).mul_(weight), here
+        levels = None
+        if self.config.moments == "level" and fragment.is_first:
+            levels = Levels(replica.parameters)
         if self._courier is None:
             total: Future[Summed] = Future()
-            total.set_result(self._sum(term, fragment, weight))
+            total.set_result(self._sum(term, fragment, weight, levels))
         else:
-            total = self._courier.submit(self._sum, term, fragment, weight)
-        self._under_way.append((step + self.config.overlap, fragment, here, total))
+            total = self._courier.submit(self._sum, term, fragment, weight, levels)
+        self._under_way.append((step + self.config.overlap, fragment, sent, total))
 
-    def _sum(self, term: Tensor, fragment: Fragment, weight: float) -> Summed:
-        """The sum, and what compression left out of this worker's own drift."""
+    def _sum(
+        self, term: Tensor, fragment: Fragment, weight: float, levels: Levels | None
+    ) -> Summed:
+        """The sum, what compression left out of this worker's own drift, and levels of moments."""
         total = self.compressor.sum_over(term, fragment.shapes, fragment.key)
         left = self.compressor.left(fragment.key, term.numel())
         if left is not None and weight:  # who had no samples still has what was left before
             fragment.left = left / weight
-        return total, None if left is None else fragment.left
+        if levels is not None:
+            levels.meet(self.group)
+        return total, None if left is None else fragment.left, levels
 
     def _land(self, is_due: Callable[[int, Fragment], bool]) -> None:
         """Apply what is due; wait for it if it is still on its way."""
@@ -219,22 +241,27 @@ class DiLoCo(Together):
         for _, fragment, sent, total in landing:
             self._outer_step(fragment, sent, total.result())
 
-    def _outer_step(self, fragment: Fragment, sent: Tensor, summed: Summed) -> None:
+    def _outer_step(self, fragment: Fragment, sent: Tensor | None, summed: Summed) -> None:
         """Nesterov: the mean drift is the step that the outer gradient asks for.
 
         What compression left out stays in the worker's own parameters, as a drift of the next
         round; it is not lost, and it is where the worker computes.
         """
-        mean, left = summed
-        momentum = self.config.outer
-        fragment.velocity.mul_(momentum).add_(mean)
-        step = mean + momentum * fragment.velocity if momentum else mean
-        fragment.anchor.add_(step, alpha=self.config.outer_rate)
+        mean, left, levels = summed
+        if levels is not None:
+            levels.apply()
+        momentum, rate = self.config.outer, self.config.outer_rate
+        fragment.anchor.add_(mean, alpha=rate)
+        if momentum:
+            fragment.velocity.mul_(momentum).add_(mean)
+            fragment.anchor.add_(fragment.velocity, alpha=rate * momentum)
         if self.config.horizon:
             fragment.mean.add(fragment.anchor)
-        meanwhile = fragment.now().sub_(sent)
-        here = fragment.anchor + self.config.keep * meanwhile
-        fragment.put(here if left is None else here.add_(left))
+        here = fragment.anchor
+        if sent is not None:
+            meanwhile = fragment.now().sub_(sent)
+            here = meanwhile.mul_(self.config.keep).add_(here)
+        fragment.put(here if left is None else here + left)
 
     def settle(self) -> None:
         """Show the mean of all replicas, which stay as they are, or make a round."""
@@ -298,11 +325,12 @@ class Fragment:
         self, part: Part, begin: int, end: int, key: str, turn: int, horizon: float
     ) -> None:
         self.part, self.begin, self.end, self.key, self.turn = part, begin, end, key, turn
-        is_whole = begin == 0 and end == sum(part.sizes)
-        self.shapes: list[tuple[int, ...]] = part.shapes if is_whole else [(end - begin,)]
+        self._is_whole = begin == 0 and end == sum(part.sizes)
+        self.shapes: list[tuple[int, ...]] = part.shapes if self._is_whole else [(end - begin,)]
         self.anchor = part.anchor[begin:end].clone()
         self.velocity = torch.zeros_like(self.anchor)
         self.mean = RunningMean(horizon)
+        self.is_first = turn == 0 and part.is_first
         self.sent_at = 0
         self.left: Tensor | None = None
 
@@ -312,10 +340,14 @@ class Fragment:
 
     def now(self) -> Tensor:
         """The worker's own values; fresh."""
-        return self.part.flat()[self.begin : self.end].clone()
+        flat = self.part.flat()
+        return flat if self._is_whole else flat[self.begin : self.end].clone()
 
     def put(self, values: Tensor) -> None:
         """Set the values, and leave the rest."""
+        if self._is_whole:
+            self.part.put(values)
+            return
         flat = self.part.flat()
         flat[self.begin : self.end].copy_(values)
         self.part.put(flat)

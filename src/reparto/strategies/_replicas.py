@@ -34,7 +34,7 @@ class Replica:
             )
         floating = (tensor for tensor in parameters.tensors if tensor.is_floating_point())
         self.parts = [
-            Part(f"{parameters.name}/{number}", tensors)
+            Part(f"{parameters.name}/{number}", tensors, is_first=number == 0)
             for number, tensors in enumerate(by_type(floating))
         ]
         self.num_steps = 0
@@ -61,10 +61,11 @@ class Part:
     Args:
         key: Stands for them, the same on every worker.
         tensors: The tensors.
+        is_first: Whether it is the first part of its replica.
     """
 
-    def __init__(self, key: str, tensors: Sequence[Tensor]) -> None:
-        self.key, self.tensors = key, list(tensors)
+    def __init__(self, key: str, tensors: Sequence[Tensor], *, is_first: bool = True) -> None:
+        self.key, self.tensors, self.is_first = key, list(tensors), is_first
         self.shapes = [tuple(tensor.shape) for tensor in tensors]
         self.sizes = [prod(shape) for shape in self.shapes]
         self.anchor = self.flat()

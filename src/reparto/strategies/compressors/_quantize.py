@@ -8,9 +8,11 @@ block of 256     │ scale (f16) │ level level level … │   8 bits: −127 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,16 +79,18 @@ class Quantize(_base.Chunked):
         blocks = wanted.view(-1, self.block).to(_FLOAT32)
         if self.config.bits == 1:
             scales = blocks.abs().mean(1, keepdim=True)
-            levels = (blocks >= 0).to(_UINT8)
+            packed = packed_signs(blocks)
+            values = signs(packed).mul_(scales) if feeds else blocks
         else:
             scales = blocks.abs().amax(1, keepdim=True)
             top = 2 ** (self.config.bits - 1) - 1
             steps = blocks * (top / scales.clamp_min(torch.finfo(_FLOAT32).tiny))
             levels = (steps + self._uniform(steps)).floor_().clamp_(-top, top).add_(top).to(_UINT8)
-        payload = torch.cat([scales.view(-1).view(_UINT8), self._packed(levels).view(-1)])
+            packed = self._packed(levels)
+            values = self._values(scales, levels) if feeds else blocks
         if feeds:
-            self.owe(key, wanted, self._values(scales, levels).view(-1).to(wanted.dtype))
-        return payload
+            self.owe(key, wanted, values.view(-1).to(wanted.dtype))
+        return torch.cat([scales.view(-1).view(_UINT8), packed.view(-1)])
 
     def decode(self, payload: Tensor, like: Tensor) -> Tensor:
         """Levels times scales."""
@@ -94,11 +98,11 @@ class Quantize(_base.Chunked):
         aligned = payload[: num_blocks * _SCALE_BYTES].clone()  # it may begin anywhere
         scales = aligned.view(_FLOAT32).view(-1, 1)
         packed = payload[num_blocks * _SCALE_BYTES :].view(num_blocks, -1)
+        if self.config.bits == 1:
+            return signs(packed).mul_(scales).view(-1).to(like.dtype)
         return self._values(scales, self._unpacked(packed)).view(-1).to(like.dtype)
 
     def _values(self, scales: Tensor, levels: Tensor) -> Tensor:
-        if self.config.bits == 1:
-            return (levels.to(_FLOAT32) * 2 - 1) * scales
         top = float(2 ** (self.config.bits - 1) - 1)
         return (levels.to(_FLOAT32) - top) * (scales / top)
 
@@ -126,3 +130,25 @@ class Quantize(_base.Chunked):
             seed = self.config.seed * 1000003 + self.group.rank()
             draws = self._draws[like.device] = torch.Generator(like.device).manual_seed(seed)
         return torch.empty_like(like).uniform_(generator=draws)
+
+
+def packed_signs(blocks: Tensor) -> Tensor:
+    """Eight signs a byte, the first in the lowest bit; a set bit is plus."""
+    plus = blocks >= 0
+    if plus.device.type == "cpu":
+        return torch.from_numpy(np.packbits(plus.numpy(), axis=1, bitorder="little"))
+    shifts = torch.arange(8, dtype=_UINT8, device=blocks.device)
+    return (plus.view(len(plus), -1, 8).to(_UINT8) << shifts).sum(2, dtype=_UINT8)
+
+
+def signs(packed: Tensor) -> Tensor:
+    """Of each bit: 1 or −1; fresh."""
+    table = _signs_of_bytes(packed.device)
+    found = table.index_select(0, packed.reshape(-1).to(torch.int32))
+    return found.view(len(packed), -1)
+
+
+@cache
+def _signs_of_bytes(device: torch.device) -> Tensor:
+    every = torch.arange(256, device=device)[:, None]
+    return ((every >> torch.arange(8, device=device)) & 1).to(_FLOAT32) * 2 - 1

@@ -1,0 +1,307 @@
+"""Four machines on a slow network: how much sooner does the captioning job reach its quality?
+
+    python benchmarks/captioning_network/run.py --data FOLDER          as root; about an hour
+    python benchmarks/captioning_network/run.py --data FOLDER --only steps
+
+Three parts, each resumable; see README.md for what they mean.
+
+    steps    steps to a development loss of 3.60, three seeds; nothing is limited
+    times    seconds of a step on the lab: nodes × rates × {one node, reparto, DDP}
+    whole    one run of reparto at each rate, from the first step to the loss
+    length   1800 steps of one node, and what four nodes do in that time: loss and BLEU
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+EXAMPLE = HERE.parents[1] / "examples" / "captioning"
+BIN = Path(sys.executable).parent
+RESULTS = HERE / "results" / "captioning.json"
+TARGET, CPU = 3.60, 0.45
+RATES = ("none", "1gbit", "100mbit", "10mbit")
+SEEDS = (0, 1, 2)
+Json = dict[str, Any]
+
+ROUNDS = ("batch=worker", "outer_momentum=0.5", "moments=level", "show=round")
+ONE_BIT = ("compressor.kind=quantize", "compressor.bits=1")
+#: What reparto runs, by name.
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "rounds of 4": ("sync_every=4", *ROUNDS),
+    "rounds of 4, 1 bit": ("sync_every=4", *ROUNDS, *ONE_BIT),
+    "rounds of 8, 1 bit, overlapped": (
+        "sync_every=8", "overlap=3", "keep=1.0", *ROUNDS, *ONE_BIT
+    ),
+}  # fmt: skip
+#: Which of them at which rate.
+CHOSEN = {
+    "none": "rounds of 4",
+    "1gbit": "rounds of 4, 1 bit",
+    "100mbit": "rounds of 4, 1 bit",
+    "10mbit": "rounds of 8, 1 bit, overlapped",
+}
+
+
+class Book:
+    """Rows by key, in a file; what is there is not measured again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: Json = json.loads(path.read_text()) if path.exists() else {}
+
+    def has(self, key: str) -> bool:
+        return key in self.rows
+
+    def put(self, key: str, row: Json) -> None:
+        self.rows[key] = {**row, "commit": _commit(), "date": time.strftime("%Y-%m-%d")}
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
+        told = {name: value for name, value in row.items() if name != "curve"}
+        print(f"{time.strftime('%H:%M:%S')}  {key}: {told}", flush=True)
+
+
+def curve_of(text: str) -> list[tuple[int, float, float]]:
+    """Step, development loss, seconds of training."""
+    found = re.findall(r"step (\d+)  dev loss (\d+\.\d+)  train (\d+\.\d+) s", text)
+    return [(int(step), float(loss), float(seconds)) for step, loss, seconds in found]
+
+
+def crossing(curve: list[tuple[int, float, float]]) -> float | None:
+    """The step at which the target is crossed, between two evaluations."""
+    for (s0, l0, _), (s1, l1, _) in zip(curve, curve[1:], strict=False):
+        if l1 <= TARGET < l0:
+            return round(s0 + (s1 - s0) * (l0 - TARGET) / (l0 - l1), 1)
+    return None
+
+
+class Bench:
+    def __init__(self, data: Path, book: Book) -> None:
+        self.data, self.book = data.resolve(), book
+
+    def words(self, **options: Any) -> list[str]:
+        """The script and its arguments."""
+        found = [str(EXAMPLE / "train.py"), "--data", str(self.data), "--features", "surrogate",
+                 "--epochs", "20"]  # fmt: skip
+        for name, value in options.items():
+            found += [f"--{name.replace('_', '-')}", str(value)]
+        return found
+
+    def done(self, command: list[str], **env: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            ended = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, check=False,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+            )  # fmt: skip
+        if ended.returncode:
+            raise SystemExit(f"{command}\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
+        return ended.stdout
+
+    def reparto(self, lab: list[str], settings: tuple[str, ...], words: list[str]) -> Json:
+        """A run on a lab; what it printed and what reparto says of it."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder, "result.json")
+            command = [str(BIN / "reparto"), "lab", "run", *lab, "--json", str(report)]
+            if settings:
+                command += ["--strategy", "diloco", "--relaxed"]
+                command += [word for one in settings for word in ("--set", one)]
+            else:
+                command += ["--strategy", "single"]
+            printed = self.done([*command, *words])
+            result = json.loads(report.read_text())["result"]
+        return {"printed": printed, **result}
+
+    def ddp(self, nodes: int, rate: str, cpu: float | None, *words: str) -> str:
+        """The peer, one process a node of a lab that stands for it."""
+        name = f"ddp-{os.getpid()}"
+        limits = ["--nodes", str(nodes), "--rate", rate, "--name", name]
+        limits += ["--cpu", str(cpu)] if cpu else []
+        up = subprocess.run(
+            [str(BIN / "reparto"), "lab", "up", *limits, "--json", "-"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        hosts = json.loads(up.stdout)["cluster"]["hosts"]
+        try:
+            running = []
+            for rank, host in enumerate(hosts):
+                env = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank),
+                       "WORLD_SIZE": str(nodes), "MASTER_ADDR": hosts[0]["address"],
+                       "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"}  # fmt: skip
+                command = [*host["enter"], sys.executable, str(HERE / "ddp.py"),
+                           "--data", str(self.data), *words]  # fmt: skip
+                running.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE,
+                                                stderr=subprocess.STDOUT, text=True))  # fmt: skip
+            printed = [one.communicate()[0] for one in running]
+        finally:
+            subprocess.run([str(BIN / "reparto"), "lab", "down", name], capture_output=True)
+        if any(one.returncode for one in running):
+            raise SystemExit("\n".join(printed))
+        return printed[0]
+
+    # ------------------------------------------------------------------------------- steps
+
+    def steps(self) -> None:
+        """How many steps to the target; nothing is limited, so that it takes less long."""
+        for seed in SEEDS:
+            key = f"steps, one node, seed {seed}"
+            if not self.book.has(key):
+                words = self.words(seed=seed, target=TARGET, evaluate_every=48)
+                self._steps(key, self.done([sys.executable, *words]))
+            for name, settings in SETTINGS.items():
+                for nodes in (4, 2):
+                    key = f"steps, {name}, {nodes} nodes, seed {seed}"
+                    if not self.book.has(key):
+                        words = self.words(seed=seed, target=TARGET, evaluate_every=16)
+                        found = self.reparto(["--nodes", str(nodes)], settings, words)
+                        self._steps(key, found["printed"])
+            key = f"steps, DDP, batch x 4, seed {seed}"
+            if not self.book.has(key):
+                words = ["--seed", str(seed), "--target", str(TARGET), "--evaluate-every", "16"]
+                self._steps(key, self.ddp(4, "none", None, *words))
+
+    def _steps(self, key: str, printed: str) -> None:
+        curve = curve_of(printed)
+        self.book.put(key, {"steps": crossing(curve), "curve": curve})
+
+    # ------------------------------------------------------------------------------- times
+
+    def times(self, num_steps: int = 48) -> None:
+        """Seconds of a step: the mean over all steps but the first, for reparto and one node."""
+        quick = self.words(steps=num_steps, evaluate_captions=64)
+        for again in range(3):
+            key = f"time, one node, {again}"
+            if not self.book.has(key):
+                found = self.reparto(["--nodes", "1", "--cpu", str(CPU)], (), quick)
+                self.book.put(key, _step_time(found))
+            for rate in RATES:
+                for nodes in (4, 2):
+                    key = f"time, reparto, {nodes} nodes, {rate}, {again}"
+                    if not self.book.has(key):
+                        lab = ["--nodes", str(nodes), "--rate", rate, "--cpu", str(CPU)]
+                        found = self.reparto(lab, SETTINGS[CHOSEN[rate]], quick)
+                        self.book.put(key, {**_step_time(found), "settings": CHOSEN[rate]})
+        for rate in RATES:
+            for batch, lr in ((32, 2e-3), (8, 1e-3)):
+                key = f"time, DDP, {batch} a node, {rate}"
+                if not self.book.has(key):
+                    count = 12 if rate == "10mbit" else 32
+                    words = ["--steps", str(count), "--batch-size", str(batch), "--lr", str(lr)]
+                    printed = self.ddp(4, rate, CPU, *words)
+                    found_s = re.search(r"median step (\d+\.\d+) s", printed)
+                    assert found_s is not None, printed
+                    self.book.put(key, {"step_s": float(found_s[1])})
+
+    # ------------------------------------------------------------------------------- whole
+
+    def whole(self) -> None:
+        """One run at each rate, for as many steps as the target took, evaluated once."""
+        for rate in RATES:
+            key = f"whole, {rate}"
+            steps = self.book.rows[f"steps, {CHOSEN[rate]}, 4 nodes, seed 0"]["steps"]
+            if not self.book.has(key):
+                lab = ["--nodes", "4", "--rate", rate, "--cpu", str(CPU)]
+                count = -(-round(steps) // 8) * 8
+                words = self.words(steps=count)
+                found = self.reparto(lab, SETTINGS[CHOSEN[rate]], words)
+                ((_, loss, _),) = curve_of(found["printed"])
+                self.book.put(key, {**_step_time(found), "steps": count, "dev_loss": loss,
+                                    "train_s": found["train_s"]})  # fmt: skip
+
+    # ------------------------------------------------------------------------------ length
+
+    def length(self, num_steps: int = 1800) -> None:
+        """Loss and BLEU after the time that one node needs for 1800 steps; nothing limited."""
+        alone = _median(self.book, "time, one node, {}")
+        shared = _median(self.book, "time, reparto, 4 nodes, 100mbit, {}")
+        count = int(num_steps * alone / shared)
+        name = CHOSEN["100mbit"]
+        for key, steps, settings in (
+            ("length, one node", num_steps, ()),
+            (f"length, {name}, 4 nodes", count, SETTINGS[name]),
+        ):
+            if self.book.has(key):
+                continue
+            with tempfile.TemporaryDirectory() as out:
+                words = self.words(steps=steps, out=out)
+                if settings:
+                    printed = self.reparto(["--nodes", "4"], settings, words)["printed"]
+                else:
+                    printed = self.done([sys.executable, *words])
+                told = self.done([sys.executable, str(EXAMPLE / "caption.py"), "--data",
+                                  str(self.data), "--checkpoint", f"{out}/last.pt"])  # fmt: skip
+            bleu = dict(re.findall(r"(BLEU-\d) (\d\.\d+)", told))
+            self.book.put(key, {"steps": steps, "dev_loss": curve_of(printed)[-1][1], **bleu})
+
+    # ------------------------------------------------------------------------------- table
+
+    def table(self) -> str:
+        """Speed-ups over one node, medians of seeds."""
+        rows = self.book.rows
+        one_s = _median(self.book, "time, one node, {}")
+
+        def steps(name: str) -> list[float]:
+            return [rows[f"steps, {name}, seed {seed}"]["steps"] for seed in SEEDS]
+
+        alone = [count * one_s for count in steps("one node")]
+        lines = ["| link | DDP, batch × 4 | DDP, same batch | reparto, 2 nodes | reparto, 4 nodes |",
+                 "|---|---|---|---|---|"]  # fmt: skip
+        for rate in RATES:
+            cells = []
+            big = rows[f"time, DDP, 32 a node, {rate}"]["step_s"]
+            same = rows[f"time, DDP, 8 a node, {rate}"]["step_s"]
+            cells.append(
+                [a / (c * big) for a, c in zip(alone, steps("DDP, batch x 4"), strict=True)]
+            )
+            cells.append([one_s / same])
+            for nodes in (2, 4):
+                name = CHOSEN[rate]
+                step_s = _median(self.book, f"time, reparto, {nodes} nodes, {rate}, {{}}")
+                counts = steps(f"{name}, {nodes} nodes")
+                cells.append([a / (c * step_s) for a, c in zip(alone, counts, strict=True)])
+            told = " | ".join(f"{statistics.median(cell):.2f}×" for cell in cells)
+            lines.append(f"| {rate} | {told} |")
+        return "\n".join(lines)
+
+
+def _median(book: Book, pattern: str) -> float:
+    found = [book.rows[pattern.format(again)]["step_s"] for again in range(3)]
+    return float(statistics.median(found))
+
+
+def _step_time(result: Json) -> Json:
+    return {"step_s": round(result["train_s"] / (result["num_steps"] - 1), 4),
+            "wire_mb_per_step": round(result["wire_bytes"] / 1e6 / result["num_steps"], 3),
+            "waited_s": round(result["waited_s"], 2)}  # fmt: skip
+
+
+def _commit() -> str:
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
+    )
+    return told.stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", type=Path, required=True, help="Flickr8k's files")
+    parser.add_argument("--only", nargs="+", default=["steps", "times", "whole", "length"])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    bench = Bench(args.data, Book(args.results))
+    for part in args.only:
+        getattr(bench, part)()
+    print(bench.table())
+
+
+if __name__ == "__main__":
+    main()
