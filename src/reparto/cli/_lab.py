@@ -51,13 +51,18 @@ def add_parser(subparsers: Any) -> None:
         "up": _add_up,
         "run": _add_run,
         "check": _add_check,
-        "sweep": _lab_sweep.add_arguments,
+        "sweep": _add_sweep,
         "down": _add_down,
         "list": _add_list,
     }
     for name, summary in _COMMANDS.items():
         adders[name](new_parser(commands, name, summary, _EXAMPLE))
-    parser.set_defaults(command=lambda args: parser.print_help() or 2)
+
+    def no_command(args: argparse.Namespace) -> int:
+        parser.print_help()
+        return 2
+
+    parser.set_defaults(command=no_command)
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +90,11 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     add_lab(parser, positional=True)
     add_json(parser)
     parser.set_defaults(command=_check)
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    add_host_limits(parser)
+    _lab_sweep.add_arguments(parser)
 
 
 def _add_down(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from reparto.errors import LabError
@@ -29,6 +29,8 @@ WIRE_OVER_PAYLOAD = 1514 / 1448
 
 _PORT = 20_117
 _STREAM_S = 1.5
+#: A line that seems off is measured again for so long: TCP may still have been learning.
+_LONG_S = 6.0
 _CPU_S = 2.0
 _BUSY = "import time; e = time.monotonic() + {s}\nwhile time.monotonic() < e: pass"
 _COUNTED = (
@@ -187,20 +189,24 @@ def _limits(lab: Lab, sender: int, receiver: int) -> list[float]:
 
 def _line(lab: Lab, index: int, way: Way) -> LineCheck:
     sender, receiver, least = way_of(lab, index, way)
-    return LineCheck(
+    found = LineCheck(
         host=lab.hosts[index].name,
         way=way,
         set_bits_per_s=least,
-        measured_bits_per_s=_streamed(lab, sender, receiver),
+        measured_bits_per_s=_streamed(lab, sender, receiver, _STREAM_S),
         iperf_bits_per_s=_iperf(lab, sender, receiver) if shutil.which("iperf3") else None,
     )
+    if found.is_off:
+        again = _streamed(lab, sender, receiver, _LONG_S)
+        found = replace(found, measured_bits_per_s=again)
+    return found
 
 
-def _streamed(lab: Lab, sender: int, receiver: int) -> float:
+def _streamed(lab: Lab, sender: int, receiver: int, seconds: float) -> float:
     target = address(receiver)
     with _running(_enter(lab, receiver, "receive", target, str(_PORT))) as taking:
         _first_line(taking, lab, sender, receiver)
-        sending = _enter(lab, sender, "send", target, str(_PORT), str(_STREAM_S))
+        sending = _enter(lab, sender, "send", target, str(_PORT), str(seconds))
         done = subprocess.run(sending, capture_output=True, text=True, check=False)
         if done.returncode:
             raise _unreachable(lab, sender, receiver, done.stderr)

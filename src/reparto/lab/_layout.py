@@ -71,7 +71,7 @@ def lay_out(lab: Lab, machine: Machine, *, emulate: bool = False) -> Layout:
         ("ip", "link", "set", bridge, "addrgenmode", "none", "up"),
         *_shared_controllers(machine),
     ]
-    for index, host in enumerate(lab.hosts):
+    for index in range(len(lab.hosts)):
         up += [*_wired(lab, index), *_limited(lab, index, machine), *groups[index].made()]
     down: list[Command] = []
     for host, group in zip(lab.hosts, groups, strict=True):

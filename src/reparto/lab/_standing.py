@@ -1,5 +1,6 @@
-"""Builds labs and takes them down. What stands is written down before it is made, so that a
-crash leaves nothing that `down` does not know of.
+"""Builds labs and takes them down.
+
+What stands is written down before it is made: a crash leaves nothing that `down` does not know of.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from reparto.spec._events import (
 )
 from reparto.spec._job import Job
 from reparto.spec._lab import Lab, LabHost, LabLink
+from reparto.spec._lab_sweep import LabCell, LabSweep
 from reparto.spec._plan import (
     Message,
     Pattern,
@@ -54,8 +55,10 @@ __all__ = [
     "HostUsage",
     "Job",
     "Lab",
+    "LabCell",
     "LabHost",
     "LabLink",
+    "LabSweep",
     "Line",
     "Link",
     "Message",

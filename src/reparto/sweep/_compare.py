@@ -82,9 +82,9 @@ def compare(request: Request, watcher: Watcher | None = None) -> Comparison:
     watcher = watcher or Watcher()
     if not request.entries:
         raise UsageError("there is no strategy to compare")
-    jobs = [_job(request.job, entry) for entry in request.entries]
+    jobs = [job_for(request.job, entry) for entry in request.entries]
     exact = [api.is_exact(job) for job in jobs]
-    program = _program(request.job, watcher)
+    program = program_of(request.job, watcher)
     runs: list[ComparedRun] = []
     horizon: float | None = None
     with closing(_engine(request.job)) as engine:
@@ -96,8 +96,8 @@ def compare(request: Request, watcher: Watcher | None = None) -> Comparison:
         for entry, plan in zip(request.entries, plans, strict=True):
             watcher.begins(entry, plan)
             curve = Curve(plan.num_workers, horizon=horizon, target=request.target)
-            site = _Site(engine, cluster, program, plan)
-            runs.append(_run(entry, site, _options(request.job, plan), curve, watcher))
+            site = Site(engine, cluster, program, plan)
+            runs.append(run_entry(entry, site, options_of(request.job, plan), curve, watcher))
             horizon = horizon or curve.horizon
             watcher.ended(runs[-1])
             if runs[-1].status == "stopped":
@@ -108,13 +108,13 @@ def compare(request: Request, watcher: Watcher | None = None) -> Comparison:
         seed=request.job.options.seed,
         target=request.target,
         samples=request.job.options.samples,
-        environment=_environment(cluster),
+        environment=environment_of(cluster),
         runs=tuple(runs),
     )
 
 
 @dataclass(frozen=True)
-class _Site:
+class Site:
     """What is run, and where."""
 
     engine: Engine
@@ -138,8 +138,8 @@ class _Observer(api.Watcher):
         return self._curve.reached is not None or self._watcher.has_enough()
 
 
-def _run(
-    entry: Entry, site: _Site, options: Options, curve: Curve, watcher: Watcher
+def run_entry(
+    entry: Entry, site: Site, options: Options, curve: Curve, watcher: Watcher
 ) -> ComparedRun:
     result = api.execute(
         site.program,
@@ -159,12 +159,12 @@ def _run(
     )
 
 
-def _job(job: Job, entry: Entry) -> Job:
+def job_for(job: Job, entry: Entry) -> Job:
     strategy = entry.strategy
     return dataclasses.replace(job, strategy=strategy.kind, settings=strategy.settings)
 
 
-def _program(job: Job, watcher: Watcher) -> Program:
+def program_of(job: Job, watcher: Watcher) -> Program:
     """The script, converted; what distributes itself has no strategy of ours."""
     result: Result = api.convert(job.script, job.args)
     watcher.found(result)
@@ -185,14 +185,14 @@ def _engine(job: Job) -> Engine:
     return engines.build(job.engine, address=job.address, ship=job.ship)
 
 
-def _options(job: Job, plan: Plan) -> Options:
+def options_of(job: Job, plan: Plan) -> Options:
     # One worker draws as plain Python does unless it is told to draw what several would.
     return dataclasses.replace(
         job.options, losses=True, discard_writes=True, shared_draws=plan.num_workers == 1
     )
 
 
-def _environment(cluster: Cluster) -> dict[str, str]:
+def environment_of(cluster: Cluster) -> dict[str, str]:
     hosts = ", ".join(host.name for host in cluster.hosts)
     cores = sum(host.num_cores for host in cluster.hosts)
     gpus = sum(host.num_gpus for host in cluster.hosts)
