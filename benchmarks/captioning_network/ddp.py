@@ -66,8 +66,9 @@ def main() -> None:
             times.append(time.perf_counter() - began)
             step += 1
             if args.evaluate_every and step % args.evaluate_every == 0:
-                loss = reporter.report(step)
-                dist.barrier()
+                told = torch.tensor([reporter.report(step) if rank == 0 else 0.0])
+                dist.broadcast(told, 0)
+                loss = float(told)
             if step >= args.steps or loss <= args.target:
                 break
     if rank == 0:

@@ -11,6 +11,7 @@ measuring; what is claimed is measured by run.py, on the lab, with reparto itsel
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -269,7 +270,7 @@ def run(job: Job, at: Setting, every: int = 25) -> dict[str, Any]:
 
 def crossing(curve: list[tuple[int, float]]) -> float | None:
     """The step at which the target is crossed, between two evaluations."""
-    for (s0, l0), (s1, l1) in zip(curve, curve[1:], strict=False):
+    for (s0, l0), (s1, l1) in itertools.pairwise(curve):
         if l1 <= TARGET < l0:
             return round(s0 + (s1 - s0) * (l0 - TARGET) / (l0 - l1), 1)
     return None

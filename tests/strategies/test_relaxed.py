@@ -70,9 +70,10 @@ class TestDiLoCo(StrategyContract):
             {"sync_every": 16},
             {"sync_every": 16, "fragments": 4},
             {"sync_every": 16, "fragments": 4, "overlap": 2},
+            {"sync_every": 16, "fragments": 2, "overlap": 1, "moments": "level"},
             {"sync_every": 16, "begin_after": 5, "compressor": Quantize.Config(bits=4, block=64)},
         ],
-        ids=["whole", "streamed", "overlapped", "warm"],
+        ids=["whole", "streamed", "overlapped", "level", "warm"],
     )
     def config(self, request):
         return DiLoCo.Config(**request.param)
@@ -389,6 +390,7 @@ KINDS = [
     ("local-sgd", {"sync_every": 4, "moments": "reset"}),
     ("post-local-sgd", {"sync_every": 4, "begin_after": 7}),
     ("diloco", {"sync_every": 8}),
+    ("diloco", {"sync_every": 4, "moments": "level", "outer_momentum": 0.5}),
     ("diloco", {"sync_every": 8, "fragments": 2, "compressor": "quantize", "begin_after": 3}),
     ("gossip", {}),
     ("gossip", {"graph": "random"}),
