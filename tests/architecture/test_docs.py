@@ -32,7 +32,16 @@ def section(command):
 
 
 def options_of(command):
-    return {option for action in parser_of(command)._actions for option in action.option_strings}
+    return options_in(parser_of(command))
+
+
+def options_in(parser):
+    """Of a parser, and of the commands that it has."""
+    found = {option for action in parser._actions for option in action.option_strings}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found = found.union(*(options_in(one) for one in action.choices.values()))
+    return found
 
 
 @pytest.mark.parametrize("command", COMMANDS)

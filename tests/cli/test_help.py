@@ -6,14 +6,17 @@ from reparto._version import __version__
 from reparto.cli import COMMANDS, main
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+LAB = [f"lab {name}" for name in ("up", "run", "check", "sweep", "down", "list")]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *LAB])
 def test_help_of_each_command_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as leaving:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert leaving.value.code == 0
     text = capsys.readouterr().out
     assert f"example:\n  reparto {command}" in text
-    assert "--json FILE" in text
+    assert "--json FILE" in text or command == "lab"
 
 
 def test_version_is_printed(capsys):

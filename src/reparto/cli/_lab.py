@@ -32,6 +32,16 @@ office.toml:
   name = "new"\
 """
 
+_EXAMPLES = {
+    "up": "  reparto lab up office.toml\n  reparto lab up --nodes 2 --rate 10mbit --dry-run",
+    "run": "  reparto lab run --nodes 4 --rate 100mbit --cpu 0.45 train.py --epochs 3\n"
+    "  reparto lab run office.toml train.py",
+    "check": "  reparto lab check --nodes 2 --rate 50mbit --cpu 0.45",
+    "sweep": _lab_sweep.EXAMPLE,
+    "down": "  reparto lab down\n  reparto lab down office",
+    "list": "  reparto lab list --json -",
+}
+
 #: Name, then what ``reparto lab --help`` says.
 _COMMANDS = {
     "up": "build a lab that stays until it is taken down",
@@ -56,7 +66,7 @@ def add_parser(subparsers: Any) -> None:
         "list": _add_list,
     }
     for name, summary in _COMMANDS.items():
-        adders[name](new_parser(commands, name, summary, _EXAMPLE))
+        adders[name](new_parser(commands, name, summary, _EXAMPLES[name]))
 
     def no_command(args: argparse.Namespace) -> int:
         parser.print_help()
@@ -141,15 +151,14 @@ def add_host_limits(parser: argparse.ArgumentParser) -> None:
 
 def lab_of(args: argparse.Namespace, file: str | None, name: str | None = None) -> Lab:
     """The lab that the arguments describe."""
-    import dataclasses
-
     from reparto.lab import Flags, read_lab
 
     keys = ("rate", "up", "down", "cpu", "memory", "delay", "jitter", "loss")
-    flags = Flags(nodes=args.nodes, of_host={key: getattr(args, key) for key in keys})
-    lab = read_lab(Path(file) if file is not None else None, flags)
-    name = args.name or (name if file is None else None)
-    return dataclasses.replace(lab, name=name) if name else lab
+    if file is not None or args.name is not None:
+        name = args.name
+    of_host = {key: getattr(args, key) for key in keys}
+    flags = Flags(name=name, nodes=args.nodes, of_host=of_host)
+    return read_lab(Path(file) if file is not None else None, flags)
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -173,7 +182,7 @@ def _run(args: argparse.Namespace) -> int:
     from reparto import lab as labs
     from reparto.errors import UsageError
 
-    words = [word for word in args.words if word != "--"]
+    words = args.words[1:] if args.words[:1] == ["--"] else list(args.words)
     file = words.pop(0) if words and words[0].endswith(".toml") else None
     if not words:
         raise UsageError("there is no script to run", remedy="reparto lab run --nodes 2 train.py")

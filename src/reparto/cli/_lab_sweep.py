@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from reparto.spec import LabSweep
     from reparto.sweep import LabRequest
 
+EXAMPLE = """\
+  reparto lab sweep --nodes 1,2,4 --rates 10mbit,100mbit,none --cpu 0.45 --target 0.3 train.py
+  reparto lab sweep --strategies all-reduce,diloco:sync_every=4 --relaxed --at-most 10m train.py\
+"""
 SUMMARY = "run a script on labs of several sizes and rates, and draw where it pays"
 
 
@@ -93,7 +97,8 @@ def _request(args: argparse.Namespace) -> LabRequest:
     args.workers, args.engine, args.address, args.ship = None, "local", "", []
     keys = ("cpu", "memory", "delay", "jitter", "loss")
     minutes = args.at_most[:-1] if args.at_most and args.at_most.endswith("m") else None
-    late = None if args.at_most is None else parse_time(f"{minutes}s" if minutes else args.at_most)
+    told = f"{minutes}s" if minutes else args.at_most
+    late = None if told is None else parse_time(told, "--at-most")
     return sweep.LabRequest(
         job=job_of(args, Options(samples=args.samples, seed=args.seed)),
         entries=sweep.parse_entries(args.strategies),

@@ -304,4 +304,6 @@ def _notes(lab: Lab, machine: Machine) -> tuple[str, ...]:
         )
     if not machine.cgroups and any(host.cpu is not None for host in lab.hosts):
         notes.append("CPU shares are not limited: there are no control groups")
+    if not machine.memory_folder and any(host.memory_bytes for host in lab.hosts):
+        notes.append("memory is not limited: there are no control groups for it")
     return tuple(notes)

@@ -54,10 +54,12 @@ class Flags:
     """What the command line says; None where it says nothing.
 
     Attributes:
+        name: Of the lab.
         nodes: Number of hosts.
         of_host: Keys of a host, as a file would have them.
     """
 
+    name: str | None = None
     nodes: int | None = None
     of_host: Mapping[str, Any]
 
@@ -80,8 +82,9 @@ def read_lab(path: Path | None, flags: Flags) -> Lab:
         _host({**common, **one, **given}, f"{where}: {one['name']}")
         for one in _hosts(plain, where)
     )
+    name = plain.get("name", path.stem if path is not None else DEFAULT_NAME)
     lab = Lab(
-        name=_name(plain.get("name", path.stem if path is not None else DEFAULT_NAME), where),
+        name=_name(name if flags.name is None else flags.name, where),
         hosts=hosts,
         links=tuple(_link(one, where) for one in _tables(plain, "links", where)),
     )
@@ -221,14 +224,15 @@ def _host(plain: Mapping[str, Any], where: str) -> LabHost:
 def _link(plain: Mapping[str, Any], where: str) -> LabLink:
     _known(plain, {"between", "rate"}, f"{where}: links")
     between = plain.get("between")
-    if not (isinstance(between, list) and len(between) == 2 and between[0] != between[1]):
+    names = [one for one in between if isinstance(one, str)] if isinstance(between, list) else []
+    if not (isinstance(between, list) and len(names) == len(between) == len(set(names)) == 2):
         raise UsageError(
             f"{where}: links: between = {between!r}", remedy='write between = ["a", "b"]'
         )
     rate = parse_rate(plain.get("rate", "none"), f"{where}: links: rate")
     if rate is None:
         raise UsageError(f"{where}: links: no rate", remedy='write rate = "10mbit"')
-    return LabLink(between=(between[0], between[1]), rate_bits_per_s=rate)
+    return LabLink(between=(names[0], names[1]), rate_bits_per_s=rate)
 
 
 def _consistent(lab: Lab, where: str) -> None:
@@ -274,10 +278,10 @@ def _name(text: Any, where: str) -> str:
 
 def _quantity(text: Any, units: Mapping[str, float], where: str, wanted: str) -> float:
     found = _NUMBER.fullmatch(str(text))
-    unit = found[2].lower() if found is not None else ""
-    if found is None or unit not in units or not math.isfinite(float(found[1])):
+    factor = units.get(found[2].lower()) if found is not None else None
+    if found is None or factor is None or not math.isfinite(number := float(found[1]) * factor):
         raise UsageError(f"{where}: {text!r}", remedy=f"give {wanted}")
-    return float(found[1]) * units[unit]
+    return number
 
 
 def _is_number(value: Any) -> bool:

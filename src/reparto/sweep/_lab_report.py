@@ -15,7 +15,7 @@ from reparto.sweep._lab_plots import colour_of_rate, lab_png, lab_svgs
 from reparto.sweep._lab_sweep import cell_name
 from reparto.sweep._lab_table import lab_header, lab_in_words, lab_rows
 from reparto.sweep._page import document, swatch
-from reparto.sweep._usage_plots import usage_png, usage_svg
+from reparto.sweep._usage_plots import usage_colour, usage_png, usage_svg
 
 _KINDS = {
     "kernel": "Network namespaces, rate limits and control groups of the kernel: real packets on "
@@ -129,6 +129,13 @@ def _usages(sweep: LabSweep) -> list[str]:
         opened = " open" if cell.nodes == widest and not is_open else ""
         is_open = is_open or bool(opened)
         name = escape(cell_name(cell.nodes, cell.rate_bits_per_s, cell.label))
+        named = "".join(
+            f"<li>{swatch(usage_colour(place), host)}</li>"
+            for place, host in enumerate(cell.usage.hosts)
+        )
         drawn = usage_svg(cell.usage, f"usage-{index}")
-        found.append(f"<details{opened}><summary>{name}</summary>{drawn}</details>")
+        found.append(
+            f'<details{opened}><summary>{name}</summary><ul class="legend">{named}</ul>'
+            f'<figure style="max-width: 46rem">{drawn}</figure></details>'
+        )
     return found
