@@ -1,11 +1,12 @@
 """How many steps do four replicas need? Trains them on one GPU, without any network.
 
-    python benchmarks/captioning_network/simulate.py --data FOLDER --minutes 8
+    python benchmarks/captioning_network/simulate.py --data FOLDER --settings FILE --results FILE
 
 Replicas are rows of one matrix; each round does what `strategies` do: local steps of Adam, the
 mean drift (perhaps of 1 bit, with errors fed back), an outer Nesterov step, applied late if it
 overlaps. Steps are counted at which the development loss is 3.60. This finds settings worth
-measuring; what is claimed is measured by run.py, on the lab, with reparto itself.
+measuring (results/simulation.json has those that were tried, by growing versions of this file,
+so not every row names every setting); what is claimed is measured by run.py, on the lab, with reparto itself.
 """
 
 from __future__ import annotations
@@ -281,7 +282,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--settings", type=Path, required=True, help="JSON, a list of settings")
     parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--results", type=Path, default=HERE / "results" / "simulation.json")
+    parser.add_argument("--results", type=Path, required=True)
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     job = Job(args.data, device)

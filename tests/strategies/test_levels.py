@@ -65,6 +65,24 @@ def test_within_a_block_each_worker_keeps_its_proportions():
     torch.testing.assert_close(first, torch.linspace(1, 2, BLOCK) * 2)
 
 
+def test_what_grew_while_the_round_travelled_stays_and_is_not_multiplied():
+    """A row that was hardly known when the round was sent, and is met before it lands."""
+    meeting = Meeting(2)
+
+    def work(group):
+        parameters, read, _ = stepped([torch.full((BLOCK,), 1e-9 if group.rank() == 0 else 1e-4)])
+        levels = Levels(parameters)
+        levels.meet(group)
+        if group.rank() == 0:
+            read(0).fill_(1e-4)
+        levels.apply()
+        return read(0).clone()
+
+    found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    torch.testing.assert_close(found[0], torch.full((BLOCK,), 1.5e-4), rtol=1e-3, atol=0)
+    torch.testing.assert_close(found[1], torch.full((BLOCK,), 0.5e-4), rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (255,), (257,), (3, 100), (0,)])
 def test_blocks_that_are_not_whole(shape):
     found = levelled(lambda rank: [torch.full(shape, 1.0 + 2 * rank), torch.ones(5)])

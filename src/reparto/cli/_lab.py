@@ -93,7 +93,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="[lab.toml] SCRIPT ARGS",
         help="the lab's file, the training script, and what belongs to the script",
     )
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_run, parser=parser)
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
@@ -182,8 +182,12 @@ def _run(args: argparse.Namespace) -> int:
     from reparto import lab as labs
     from reparto.errors import UsageError
 
-    words = args.words[1:] if args.words[:1] == ["--"] else list(args.words)
-    file = words.pop(0) if words and words[0].endswith(".toml") else None
+    file = None
+    if args.words and args.words[0].endswith(".toml"):
+        file = args.words[0]
+        # Options may stand behind the lab's file.
+        args = args.parser.parse_args(args.words[1:], args)
+    words = args.words[1:] if args.words[:1] == ["--"] else args.words
     if not words:
         raise UsageError("there is no script to run", remedy="reparto lab run --nodes 2 train.py")
     args.script, *args.script_args = words

@@ -50,7 +50,10 @@ class Levels:
         self._common = group.sum(self._own / group.size())
 
     def apply(self) -> None:
-        """Scale this worker's moments; where it has none, take the mean."""
+        """Scale this worker's moments; where it has none, take the mean.
+
+        What the moments have grown by since the round was sent is this worker's own, and stays.
+        """
         counts = [_num_blocks(one.numel()) for one in self._tensors]
         for tensor, own, common in zip(
             self._tensors, self._own.split(counts), self._common.split(counts), strict=True
@@ -58,9 +61,11 @@ class Levels:
             moment = self._moment(tensor)
             if moment is None:
                 continue
-            has = own > 0
-            factors = torch.where(has, common / own.clamp_min(torch.finfo(own.dtype).tiny), 1.0)
-            added = torch.where(has, 0.0, common)
+            now = _block_means(tensor, moment)
+            wanted = common + (now - own).clamp_min_(0.0)
+            has = now > 0
+            factors = torch.where(has, wanted / now.clamp_min(torch.finfo(now.dtype).tiny), 1.0)
+            added = torch.where(has, 0.0, wanted)
             _scale(moment.view(-1), factors.to(moment), added.to(moment))
 
     def _moment(self, tensor: Tensor) -> Tensor | None:

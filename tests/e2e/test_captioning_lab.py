@@ -1,0 +1,64 @@
+"""The captioning benchmark in small: where the line is slow, sharing out takes longer."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reparto.spec import LabSweep, from_plain
+from tests.lab.kernel import need_kernel
+
+TRAIN = Path(__file__).parents[2] / "examples" / "captioning" / "train.py"
+
+
+def swept(cli, *options, scenes, dimension, steps):
+    """Sweep two nodes over two rates; every cell trains for the same steps."""
+    script = (TRAIN, "--scenes", scenes, "--dimension", dimension, "--epochs", 50)
+    script += ("--evaluate-every", 10_000, "--steps", steps)
+    done = cli.run("lab", "sweep", "--nodes", "2", "--json", "-", *options, *script)
+    assert done.returncode == 0, done.stderr
+    found = from_plain(LabSweep, json.loads(done.stdout)["sweep"])
+    assert {one.run.status for one in found.cells} == {"done"}
+    assert {one.run.last.step for one in found.cells} == {steps}
+    assert (cli.folder / "reparto-lab" / "sweep.html").exists()
+    return found
+
+
+def seconds_on_the_wire(found, rate):
+    """The least that the slow cell can take: what a node sends, at the rate."""
+    curve = found.cell(2, rate, "all-reduce").run.curve
+    return 8 * (curve[-1].wire_bytes - curve[0].wire_bytes) / rate
+
+
+def losses_agree(found):
+    """Whatever the line, the losses are those of one node."""
+    alone, *shared = ([point.loss for point in one.run.curve] for one in found.cells)
+    assert alone[-1] < alone[0] - 0.3
+    for curve in shared:
+        assert curve == pytest.approx(alone, rel=1e-3)
+
+
+@pytest.mark.root
+@pytest.mark.alone
+def test_on_labs_of_the_kernel_the_slow_line_costs_what_it_carries(cli):
+    need_kernel()
+    options = ("--rates", "10mbit,none", "--cpu", 0.6)
+    found = swept(cli, *options, scenes=200, dimension=32, steps=30)
+    assert found.kind == "kernel"
+    losses_agree(found)
+    slow, quick = (found.seconds(2, rate, "all-reduce") for rate in (1e7, None))
+    assert slow > 0.9 * seconds_on_the_wire(found, 1e7)
+    assert slow > 1.3 * quick
+    usage = found.cell(2, 1e7, "all-reduce").usage
+    assert set(usage.hosts) == {"node-1", "node-2"}
+
+
+@pytest.mark.alone
+def test_emulated_the_slow_line_costs_what_it_carries(cli):
+    options = ("--rates", "10mbit,none", "--emulate")
+    found = swept(cli, *options, scenes=100, dimension=16, steps=20)
+    assert found.kind == "emulated"
+    losses_agree(found)
+    slow, quick = (found.seconds(2, rate, "all-reduce") for rate in (1e7, None))
+    assert slow > 0.9 * seconds_on_the_wire(found, 1e7)
+    assert slow > 1.3 * quick
