@@ -5,8 +5,9 @@
 Replicas are rows of one matrix; each round does what `strategies` do: local steps of Adam, the
 mean drift (perhaps of 1 bit, with errors fed back), an outer Nesterov step, applied late if it
 overlaps. Steps are counted at which the development loss is 3.60. This finds settings worth
-measuring (results/simulation.json has those that were tried, by growing versions of this file,
-so not every row names every setting); what is claimed is measured by run.py, on the lab, with reparto itself.
+measuring; what is claimed is measured by run.py, on the lab, with reparto itself.
+results/simulation.json has those that were tried, by growing versions of this file, so not every
+row names every setting.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ import pytest
 from reparto._version import __version__
 from reparto.cli import COMMANDS, main
 
-
 LAB = [f"lab {name}" for name in ("up", "run", "check", "sweep", "down", "list")]
 
 

@@ -5,11 +5,11 @@ import json
 import os
 
 import pytest
+from tests.conftest import TRAIN, Cli
+from tests.lab.kernel import clean, need_kernel, new_lab, traces
 
 from reparto.cli import main
 from reparto.lab import down, find, this_machine
-from tests.conftest import TRAIN, Cli
-from tests.lab.kernel import clean, need_kernel, new_lab, traces
 
 
 @pytest.fixture
@@ -115,9 +115,7 @@ def test_down_of_a_name_that_is_not_up_is_bad_usage(name, capsys):
         (["list", "--wide"], "--wide"),
     ],
 )
-def test_bad_usage_names_its_place_and_makes_nothing(
-    words, place, capsys, tmp_path, monkeypatch
-):
+def test_bad_usage_names_its_place_and_makes_nothing(words, place, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
         status = main(["lab", *words])
@@ -178,7 +176,9 @@ def test_words_after_the_script_are_its_own(cli):
 
 
 def test_a_dry_run_tells_the_plan_and_makes_nothing(cli, train):
-    done = cli.run("lab", "run", "--nodes", 2, "--rate", "50mbit", "--dry-run", "--json", "-", train)
+    done = cli.run(
+        "lab", "run", "--nodes", 2, "--rate", "50mbit", "--dry-run", "--json", "-", train
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "planned"
     if not this_machine().lacks:

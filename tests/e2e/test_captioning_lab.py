@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.lab.kernel import need_kernel
 
 from reparto.spec import LabSweep, from_plain
-from tests.lab.kernel import need_kernel
 
 TRAIN = Path(__file__).parents[2] / "examples" / "captioning" / "train.py"
 
 
 def swept(cli, *options, scenes, dimension, steps):
     """Sweep two nodes over two rates; every cell trains for the same steps."""
-    script = (TRAIN, "--scenes", scenes, "--dimension", dimension, "--epochs", 50)
+    script = (TRAIN, "--scenes", scenes, "--dimension", dimension, "--epochs", 50, "--lr", 0.01)
     script += ("--evaluate-every", 10_000, "--steps", steps)
     done = cli.run("lab", "sweep", "--nodes", "2", "--json", "-", *options, *script)
     assert done.returncode == 0, done.stderr
@@ -33,17 +33,17 @@ def seconds_on_the_wire(found, rate):
 def losses_agree(found):
     """Whatever the line, the losses are those of one node."""
     alone, *shared = ([point.loss for point in one.run.curve] for one in found.cells)
-    assert alone[-1] < alone[0] - 0.3
+    assert alone[-1] < alone[0] - 0.2
     for curve in shared:
-        assert curve == pytest.approx(alone, rel=1e-3)
+        assert curve == pytest.approx(alone, rel=5e-3)
 
 
 @pytest.mark.root
 @pytest.mark.alone
 def test_on_labs_of_the_kernel_the_slow_line_costs_what_it_carries(cli):
     need_kernel()
-    options = ("--rates", "10mbit,none", "--cpu", 0.6)
-    found = swept(cli, *options, scenes=200, dimension=32, steps=30)
+    options = ("--rates", "10mbit,none", "--cpu", 0.9)
+    found = swept(cli, *options, scenes=100, dimension=32, steps=20)
     assert found.kind == "kernel"
     losses_agree(found)
     slow, quick = (found.seconds(2, rate, "all-reduce") for rate in (1e7, None))
@@ -56,7 +56,7 @@ def test_on_labs_of_the_kernel_the_slow_line_costs_what_it_carries(cli):
 @pytest.mark.alone
 def test_emulated_the_slow_line_costs_what_it_carries(cli):
     options = ("--rates", "10mbit,none", "--emulate")
-    found = swept(cli, *options, scenes=100, dimension=16, steps=20)
+    found = swept(cli, *options, scenes=60, dimension=16, steps=15)
     assert found.kind == "emulated"
     losses_agree(found)
     slow, quick = (found.seconds(2, rate, "all-reduce") for rate in (1e7, None))

@@ -7,7 +7,17 @@ import subprocess
 import pytest
 
 from reparto.cli import main
-from reparto.lab import CpuCheck, LabCheck, LineCheck, _check, check, lay_out, stand, this_machine, up
+from reparto.lab import (
+    CpuCheck,
+    LabCheck,
+    LineCheck,
+    _check,
+    check,
+    lay_out,
+    stand,
+    this_machine,
+    up,
+)
 from reparto.lab._check import way_of
 from reparto.lab._layout import bridge_name
 from reparto.spec import Lab, LabHost, LabLink, Line
@@ -90,9 +100,7 @@ def test_a_line_is_measured_with_the_partner_that_holds_it_back_least():
     assert way_of(lab, 0, "up") == (0, 2, 5e6)
     assert way_of(lab, 1, "down")[1:] == (1, 1e6)
     assert way_of(lab, 1, "up") == (1, 0, None)
-    narrow = Lab(
-        name="l", hosts=hosts, links=(LabLink(between=("c", "a"), rate_bits_per_s=5e5),)
-    )
+    narrow = Lab(name="l", hosts=hosts, links=(LabLink(between=("c", "a"), rate_bits_per_s=5e5),))
     assert way_of(narrow, 0, "up") == (0, 1, 1e6)
 
 

@@ -30,9 +30,7 @@ def lab(nodes=2, **of_host):
 
 def commands(layout, *words):
     """The commands that hold all the words, as text."""
-    return [
-        line for line in layout.as_text().splitlines() if all(word in line for word in words)
-    ]
+    return [line for line in layout.as_text().splitlines() if all(word in line for word in words)]
 
 
 def test_each_host_has_a_namespace_an_address_and_a_port_of_the_bridge():
@@ -97,9 +95,7 @@ def test_netem_is_left_out_where_nothing_is_delayed_or_lost():
 
 def linked(up=1e8):
     hosts = tuple(LabHost(name=name, line=Line(up_bits_per_s=up)) for name in "abc")
-    return Lab(
-        name="l", hosts=hosts, links=(LabLink(between=("a", "c"), rate_bits_per_s=1e7),)
-    )
+    return Lab(name="l", hosts=hosts, links=(LabLink(between=("a", "c"), rate_bits_per_s=1e7),))
 
 
 @pytest.mark.parametrize(("up", "whole"), [(1e8, "100000000bit"), (None, "100000000000bit")])

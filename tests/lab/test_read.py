@@ -157,7 +157,7 @@ def test_what_is_wrong_on_the_command_line_is_told_as_such(given, told):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(UsageError, match="away.toml: No such file"):
+    with pytest.raises(UsageError, match=r"away\.toml: No such file"):
         read_lab(tmp_path / "away.toml", flags())
     (tmp_path / "raw.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"raw\.toml: .*codec"):
@@ -200,7 +200,9 @@ def test_a_rate_that_was_told_reads_as_the_same_rate(rate):
     assert parse_rate(rate_text(rate)) == pytest.approx(rate, rel=1e-5)
 
 
-@given(st.text(max_size=12) | st.from_regex(r"[0-9]{1,3}(e[0-9]{1,3})?[kmg]?i?b(it)?", fullmatch=True))
+@given(
+    st.text(max_size=12) | st.from_regex(r"[0-9]{1,3}(e[0-9]{1,3})?[kmg]?i?b(it)?", fullmatch=True)
+)
 def test_any_text_is_a_finite_quantity_or_told_as_wrong_with_its_place(text):
     for parse in (parse_rate, parse_time, parse_size):
         try:

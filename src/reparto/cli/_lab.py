@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLE = """\
   reparto lab run --nodes 4 --rate 100mbit --cpu 0.45 train.py --epochs 3
   reparto lab check --nodes 2 --rate 50mbit --cpu 0.45
-  reparto lab sweep --nodes 1,2,4 --rates 10mbit,100mbit,none --target 0.3 train.py
+  reparto lab sweep --nodes 1,2,4 --rates 10mbit,100mbit,none --cpu 0.45 --target 0.3 train.py
   reparto lab up office.toml; reparto lab run office.toml train.py; reparto lab down
 
 office.toml:
@@ -85,7 +85,7 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add_lab(parser)
     parser.add_argument("--workers", type=count, metavar="N", help="default: one a host")
-    add_training(parser)
+    add_training(parser, threads="whole cores of a host, at least 1")
     add_json(parser)
     parser.add_argument(
         "words",
@@ -192,8 +192,7 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("there is no script to run", remedy="reparto lab run --nodes 2 train.py")
     args.script, *args.script_args = words
     args.engine, args.address, args.ship = "local", "", []
-    # A sequential run beside it would take CPU time that no host of the lab has.
-    args.no_probe = True
+    args.no_probe = True  # a sequential run beside it takes CPU time that no host has
     lab = lab_of(args, file, f"run-{os.getpid()}")
     args.workers = args.workers or len(lab.hosts)
     args.threads = args.threads or max(1, int(min(host.cpu or 1 for host in lab.hosts)))
@@ -228,8 +227,9 @@ def _asked(args: argparse.Namespace) -> Lab:
     from reparto import lab as labs
 
     up = labs.standing()
-    if args.file is None and args.nodes is None and args.name is None and len(up) == 1:
-        return up[0].layout.lab
+    keys = ("file", "nodes", "name", "rate", "up", "down", "cpu", "memory", "delay", "loss")
+    if len(up) == 1 and all(getattr(args, key) is None for key in keys):
+        return up[0].lab
     return lab_of(args, args.file, f"check-{os.getpid()}")
 
 
@@ -240,7 +240,7 @@ def _down(args: argparse.Namespace) -> int:
     from reparto.cli._output import write_json
     from reparto.errors import UsageError
 
-    up = {one.layout.lab.name: one for one in labs.standing()}
+    up = {one.lab.name: one for one in labs.standing()}
     names = [Path(name).stem if name.endswith(".toml") else name for name in args.names]
     for name in names:
         if name not in up:
@@ -256,6 +256,8 @@ def _down(args: argparse.Namespace) -> int:
             print(f"{name} is down", file=_quiet(args))
     if not names:
         print("no lab is up", file=_quiet(args))
+    for path in labs.unreadable():
+        print(f"{path} cannot be read, so that lab is left as it is", file=sys.stderr)
     write_json(args.json, {"down": names})
     return 0
 
@@ -284,13 +286,13 @@ def described(layout: Layout) -> str:
         f"{rate_text(host.line.up_bits_per_s)} up, {rate_text(host.line.down_bits_per_s)} down"
         for host in hosts
     }
-    shares = {f"{host.cpu:g} of a core" if host.cpu else "" for host in hosts} - {""}
+    shares = {f"{host.cpu:g} of a core" if host.cpu else "no limit" for host in hosts}
     how = {"kernel": "network namespaces", "emulated": "emulated"}[layout.kind]
     parts = [
         f"lab {layout.lab.name}",
         f"{len(hosts)} host{'s' * (len(hosts) > 1)}",
         rates.pop() if len(rates) == 1 else "lines differ",
-        *([shares.pop() if len(shares) == 1 else "shares differ"] if shares else []),
+        *([] if shares == {"no limit"} else [*shares] if len(shares) == 1 else ["shares differ"]),
         how,
     ]
     return " · ".join(parts)

@@ -96,9 +96,6 @@ def _request(args: argparse.Namespace) -> LabRequest:
 
     args.workers, args.engine, args.address, args.ship = None, "local", "", []
     keys = ("cpu", "memory", "delay", "jitter", "loss")
-    minutes = args.at_most[:-1] if args.at_most and args.at_most.endswith("m") else None
-    told = f"{minutes}s" if minutes else args.at_most
-    late = None if told is None else parse_time(told, "--at-most")
     return sweep.LabRequest(
         job=job_of(args, Options(samples=args.samples, seed=args.seed)),
         entries=sweep.parse_entries(args.strategies),
@@ -107,7 +104,7 @@ def _request(args: argparse.Namespace) -> LabRequest:
         of_host={key: getattr(args, key) for key in keys},
         target=args.target,
         emulate=args.emulate,
-        at_most_s=late if late is None or not minutes else 60 * late,
+        at_most_s=None if args.at_most is None else parse_time(args.at_most, "--at-most"),
     )
 
 

@@ -41,8 +41,13 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(command=command)
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
-    """Add how a run trains, wherever its workers are."""
+def add_training(parser: argparse.ArgumentParser, *, threads: str = "cores / workers") -> None:
+    """Add how a run trains, wherever its workers are.
+
+    Args:
+        parser: Of the command.
+        threads: How many threads a worker has by default, in words.
+    """
     add = parser.add_argument
     add_strategy(parser)
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
@@ -50,8 +55,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     add("--target", type=float, metavar="LOSS", help="leave when the smoothed loss is that low")
     add("--patience", type=count, metavar="K", help="leave when it fell no more for K steps")
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
-    add("--threads", type=count, metavar="T", help="of each worker; default: cores / workers")
-    add("--no-probe", action="store_true", help="do not check the first step for equality")
+    add("--threads", type=count, metavar="T", help=f"of each worker; default: {threads}")
     add(
         "--record",
         metavar="FOLDER",

@@ -4,7 +4,16 @@ from reparto.lab._check import CpuCheck, LabCheck, LineCheck, check
 from reparto.lab._layout import Layout, lay_out
 from reparto.lab._machine import Machine, this_machine
 from reparto.lab._read import Flags, parse_rate, parse_size, parse_time, rate_text, read_lab
-from reparto.lab._standing import Standing, down, down_abandoned, find, stand, standing, up
+from reparto.lab._standing import (
+    Standing,
+    down,
+    down_abandoned,
+    find,
+    stand,
+    standing,
+    unreadable,
+    up,
+)
 
 __all__ = [
     "CpuCheck",
@@ -27,5 +36,6 @@ __all__ = [
     "stand",
     "standing",
     "this_machine",
+    "unreadable",
     "up",
 ]

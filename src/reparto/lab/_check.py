@@ -34,8 +34,10 @@ _LONG_S = 6.0
 _CPU_S = 2.0
 _BUSY = "import time; e = time.monotonic() + {s}\nwhile time.monotonic() < e: pass"
 _COUNTED = (
-    "import json, os, subprocess, sys; b = os.times(); import time; t = time.perf_counter()\n"
-    "subprocess.run([sys.executable, '-I', '-c', sys.argv[1]]); e = os.times()\n"
+    "import json, os, subprocess, sys, time; t = time.perf_counter()\n"
+    "busy = [sys.executable, '-I', '-c', sys.argv[1]]\n"
+    "for one in [subprocess.Popen(busy) for _ in range(int(sys.argv[2]))]: one.wait()\n"
+    "e = os.times()\n"
     "print(json.dumps((e.children_user + e.children_system) / (time.perf_counter() - t)))"
 )
 
@@ -231,7 +233,7 @@ def _iperf(lab: Lab, sender: int, receiver: int) -> float | None:
     with _running(serve) as server:
         _first_line(server, lab, sender, receiver)
         asking = (*enter_network(lab, lab.hosts[sender]), "iperf3", "-c", target, "-J",
-                  "-p", str(_PORT + 1), "-t", str(_STREAM_S), "-O", "0.5")  # fmt: skip
+                  "-p", str(_PORT + 1), "-t", "2", "-O", "1")  # fmt: skip
         done = subprocess.run(asking, capture_output=True, text=True, check=False)
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(5)
@@ -245,7 +247,9 @@ def _cpus(layout: Layout) -> tuple[CpuCheck, ...]:
     """All hosts are kept busy at once: that is how they will be."""
     command = (sys.executable, "-I", "-c", _COUNTED, _BUSY.format(s=_CPU_S))
     running = [
-        subprocess.Popen((*host.enter, *command), stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            (*host.enter, *command, str(host.num_cores)), stdout=subprocess.PIPE, text=True
+        )
         for host in layout.cluster.hosts
     ]
     told = [one.communicate()[0] for one in running]

@@ -1,6 +1,6 @@
 """Layout: all that a lab is made of, decided before anything is done. Pure.
 
-    namespace reparto-LAB-node-1          namespace reparto-LAB-node-2
+    namespace reparto-LAB.node-1          namespace reparto-LAB.node-2
       eth0 198.18.0.1                       eth0 198.18.0.2
        │ tbf: up                             │ tbf: up
        │ tbf: down                           │ tbf: down
@@ -39,6 +39,7 @@ class Layout:
         up: Commands that make it, in order.
         down: Commands that take it away; each may find that there is nothing.
         cluster: The hosts, as engines want them.
+        groups: Folders of their control groups.
         notes: What is not as it was asked for, or how it is done, in words.
     """
 
@@ -47,11 +48,19 @@ class Layout:
     up: tuple[Command, ...] = ()
     down: tuple[Command, ...] = ()
     cluster: Cluster
+    groups: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_text(self) -> str:
         """Show the commands, one a line."""
         return "\n".join(shlex.join(command) for command in self.up)
+
+    def leaves(self) -> list[str]:
+        """Paths that exist as long as it is not taken down."""
+        if self.kind == "emulated":
+            return []
+        spaces = [f"/run/netns/{namespace(self.lab, host)}" for host in self.lab.hosts]
+        return [*spaces, *self.groups, f"/sys/class/net/{bridge_name(self.lab)}"]
 
 
 def lay_out(lab: Lab, machine: Machine, *, emulate: bool = False) -> Layout:
@@ -97,13 +106,14 @@ def lay_out(lab: Lab, machine: Machine, *, emulate: bool = False) -> Layout:
         up=tuple(up),
         down=tuple(down),
         cluster=Cluster(hosts=hosts),
+        groups=tuple(folder for group in groups for folder in group.folders),
         notes=_notes(lab, machine),
     )
 
 
 def namespace(lab: Lab, host: LabHost) -> str:
     """The name of a host's network namespace."""
-    return f"{PREFIX}{lab.name}-{host.name}"
+    return f"{PREFIX}{lab.name}.{host.name}"  # no name has a dot: no two are alike
 
 
 def bridge_name(lab: Lab) -> str:
@@ -162,8 +172,8 @@ def _limited(lab: Lab, index: int, machine: Machine) -> list[Command]:
 
 
 def _bucket(rate: float) -> Command:
-    """A token bucket: what comes at once is small against a second, and no less than a packet."""
-    burst = max(16_000, round(rate / 8 * 0.002))
+    """A token bucket: what comes at once is a fiftieth of a second, and at least two packets."""
+    burst = max(3_200, min(16_000, round(rate / 8 * 0.02)), round(rate / 8 * 0.002))
     return ("tbf", "rate", f"{rate:.0f}bit", "burst", f"{burst}", "latency", "50ms")
 
 
@@ -181,20 +191,25 @@ def _narrow(lab: Lab, index: int) -> dict[int, float]:
 def _classes(
     space: str, parent: Command, up: float | None, narrow: dict[int, float]
 ) -> list[Command]:
-    """htb: one class for the line, in it one for each peer with a rate of its own."""
+    """htb: one class for the line, in it one for each peer with a rate of its own.
+
+    What a class has for itself it may always send, so they have next to nothing and borrow of
+    the line.
+    """
     whole = f"{up if up is not None else 100e9:.0f}bit"
+    own = "8kbit"
     tc = ("tc", "-n", space)
     add = (*tc, "class", "add", "dev", "eth0", "parent")
     found = [
         (*tc, "qdisc", "add", "dev", "eth0", *parent, "handle", "10:", "htb", "default", "1"),
         (*add, "10:", "classid", "10:fff", "htb", "rate", whole),
-        (*add, "10:fff", "classid", "10:1", "htb", "rate", whole),
+        (*add, "10:fff", "classid", "10:1", "htb", "rate", own, "ceil", whole),
     ]
     for peer, rate in narrow.items():
         name = f"10:{peer + 0x10:x}"
         limit = f"{rate:.0f}bit"
         found += [
-            (*add, "10:fff", "classid", name, "htb", "rate", limit, "ceil", limit),
+            (*add, "10:fff", "classid", name, "htb", "rate", own, "ceil", limit),
             (*tc, "filter", "add", "dev", "eth0", "parent", "10:", "protocol", "ip", "u32",
              "match", "ip", "dst", f"{address(peer)}/32", "flowid", name),
         ]  # fmt: skip
@@ -296,11 +311,11 @@ def _notes(lab: Lab, machine: Machine) -> tuple[str, ...]:
         notes.append(
             "this kernel has no netem: delay and loss are emulated by the workers' own groups"
         )
-    asked = sum(host.cpu or 0.0 for host in lab.hosts)
+    asked = sum(host.cpu or 1.0 for host in lab.hosts)
     if asked > machine.num_cores:
         notes.append(
-            f"the hosts ask for {asked:g} cores, and there are {machine.num_cores}: they share "
-            "what there is, and a further host adds nothing"
+            f"{len(lab.hosts)} hosts want {asked:g} cores, and there are {machine.num_cores}: "
+            "they take turns, and a further host adds nothing; give each a share (--cpu)"
         )
     if not machine.cgroups and any(host.cpu is not None for host in lab.hosts):
         notes.append("CPU shares are not limited: there are no control groups")

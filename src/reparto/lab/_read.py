@@ -30,12 +30,13 @@ from reparto.errors import UsageError
 from reparto.spec import Lab, LabHost, LabLink, Line
 
 MAX_HOSTS = 250
+LEAST_RATE = 256e3
 DEFAULT_NAME = "lab"
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z/]*)\s*", re.IGNORECASE)
 _RATES = {"": 1.0, "bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _PER_SECOND = {unit + per: rate for unit, rate in _RATES.items() for per in ("", "/s", "ps")}
-_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SIZES = {
     "": 1,
     "b": 1,
@@ -106,8 +107,11 @@ def parse_rate(text: Any, where: str = "rate") -> float | None:
     if str(text).lower() in ("none", "unlimited", "off"):
         return None
     number = _quantity(text, _PER_SECOND, where, "a rate such as 10mbit, 1gbit or none")
-    if number < 1000:
-        raise UsageError(f"{where}: {text!r} is below 1kbit", remedy="write it as 10mbit or 1gbit")
+    if number < LEAST_RATE:
+        raise UsageError(
+            f"{where}: {text!r} is below {rate_text(LEAST_RATE)}, at which a lab is not tried",
+            remedy="write it as 10mbit or 1gbit",
+        )
     return number
 
 

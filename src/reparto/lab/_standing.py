@@ -9,10 +9,10 @@ import contextlib
 import os
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from reparto.errors import LabError, UsageError
 from reparto.lab._layout import Command, Layout, lay_out
@@ -24,13 +24,22 @@ from reparto.spec import Lab, from_json, to_json
 class Standing:
     """A lab that was built.
 
+    Only what was asked for is kept: commands that a file holds are not carried out.
+
     Attributes:
-        layout: What it is made of.
+        lab: What was asked for.
+        kind: How it was built.
         pid: Of the command that will take it down at its end; 0 if a person will.
     """
 
-    layout: Layout
+    lab: Lab
+    kind: Literal["kernel", "emulated"]
     pid: int = 0
+
+    @property
+    def layout(self) -> Layout:
+        """What it is made of."""
+        return lay_out(self.lab, this_machine(), emulate=self.kind == "emulated")
 
     @property
     def is_abandoned(self) -> bool:
@@ -57,9 +66,7 @@ def up(lab: Lab, *, emulate: bool = False, pid: int = 0) -> Layout:
             remedy=f"take it down with reparto lab down {lab.name}, or give --name",
         )
     layout = lay_out(lab, this_machine(), emulate=emulate)
-    path = _path(lab.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(to_json(Standing(layout=layout, pid=pid)))
+    _write_down(Standing(lab=lab, kind=layout.kind, pid=pid))
     try:
         for command in layout.up:
             _do(command)
@@ -69,6 +76,22 @@ def up(lab: Lab, *, emulate: bool = False, pid: int = 0) -> Layout:
     return layout
 
 
+def _write_down(standing: Standing) -> None:
+    """Where there is a record already, somebody else builds the same lab just now."""
+    path = _path(standing.lab.name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.parent.stat().st_uid != os.geteuid():
+        raise LabError(f"{path.parent} belongs to somebody else", remedy="remove or rename it")
+    try:
+        with path.open("x") as record:
+            record.write(to_json(standing))
+    except FileExistsError as error:
+        raise UsageError(
+            f"the lab {standing.lab.name} is up already, or its record {path} cannot be read",
+            remedy=f"take it down with reparto lab down {standing.lab.name}, or give --name",
+        ) from error
+
+
 def down(name: str) -> bool:
     """Take a lab down; False if none of that name stands."""
     found = find(name)
@@ -76,6 +99,12 @@ def down(name: str) -> bool:
         return False
     _take_down(found.layout)
     return True
+
+
+def unreadable() -> list[Path]:
+    """Records of labs that another version, or a full disk, has left."""
+    known = {one.lab.name for one in standing()}
+    return [path for path in sorted(_folder().glob("*.json")) if path.stem not in known]
 
 
 def down_abandoned() -> list[str]:
@@ -88,7 +117,7 @@ def down_abandoned() -> list[str]:
 
 def find(name: str) -> Standing | None:
     """The lab of that name, if it stands."""
-    return next((one for one in standing() if one.layout.lab.name == name), None)
+    return next((one for one in standing() if one.lab.name == name), None)
 
 
 def standing() -> list[Standing]:
@@ -110,7 +139,7 @@ def stand(lab: Lab, *, emulate: bool = False) -> Iterator[Layout]:
     """
     found = find(lab.name)
     if found is not None and not found.is_abandoned:
-        if found.layout.lab != lab:
+        if found.lab != lab or (emulate and found.kind == "kernel"):
             raise UsageError(
                 f"the lab {lab.name} is up, with other settings",
                 remedy=f"take it down with reparto lab down {lab.name}, or give --name",
@@ -125,8 +154,15 @@ def stand(lab: Lab, *, emulate: bool = False) -> Iterator[Layout]:
 
 
 def _take_down(layout: Layout) -> None:
+    """Take everything away; the record stays as long as something is left."""
     for command in layout.down:
         subprocess.run(command, capture_output=True, check=False)
+    left = [name for name in layout.leaves() if Path(name).exists()]
+    if left:
+        raise LabError(
+            f"the lab {layout.lab.name} is not quite down: {left[0]} is left",
+            remedy="something still runs in it; try reparto lab down again in a moment",
+        )
     _path(layout.lab.name).unlink(missing_ok=True)
 
 
@@ -148,7 +184,8 @@ def _path(name: str) -> Path:
 def _folder() -> Path:
     if os.geteuid() == 0:
         return Path("/run/reparto-labs")
-    return Path(tempfile.gettempdir(), f"reparto-labs-{os.geteuid()}")
+    own = os.environ.get("XDG_RUNTIME_DIR") or Path("~/.cache").expanduser()
+    return Path(own, "reparto-labs")
 
 
 def _is_alive(pid: int) -> bool:

@@ -49,7 +49,7 @@ def text_table(sweep: LabSweep) -> list[str]:
     """The table, and below it the words."""
     rows = [lab_header(sweep), *lab_rows(sweep)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    words = {2, 8}
+    words = {2, 3, 10}
     lines = [
         "  "
         + "  ".join(
@@ -58,7 +58,11 @@ def text_table(sweep: LabSweep) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-    return [*lines, "  speed-up: over one node; sent, waiting: of a node", *lab_in_words(sweep)]
+    return [
+        *lines,
+        "  speed-up: over one node; loss: of training, smoothed; sent, waiting: of a node",
+        *lab_in_words(sweep),
+    ]
 
 
 def lab_page(sweep: LabSweep) -> str:

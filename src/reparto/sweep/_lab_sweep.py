@@ -15,11 +15,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from reparto import api, engines
 from reparto import lab as labs
+from reparto._version import __version__
 from reparto.errors import UsageError
 from reparto.spec import (
     Event,
@@ -251,6 +253,9 @@ def _key(
         "args": program.args,
         "seed": request.job.options.seed,
         "samples": request.job.options.samples,
+        "threads": request.job.threads,
+        "cores": labs.this_machine().num_cores,
+        "versions": [__version__, version("torch")],
         "target": request.target,
         "of_host": {key: value for key, value in request.of_host.items() if value is not None},
         "emulate": request.emulate or bool(labs.this_machine().lacks),

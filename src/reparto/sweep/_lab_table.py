@@ -10,7 +10,10 @@ from reparto.sweep._table import NONE, seconds, share, size
 def lab_header(sweep: LabSweep) -> tuple[str, ...]:
     """What stands above the columns of `lab_rows`."""
     time = "time to target" if sweep.target is not None else "time"
-    return ("nodes", "rate", "strategy", time, "speed-up", "steps", "sent", "waiting", "ended")
+    return (
+        *("nodes", "rate", "strategy", "exact", time, "speed-up"),
+        *("steps", "loss", "sent", "waiting", "ended"),
+    )
 
 
 def lab_rows(sweep: LabSweep) -> list[tuple[str, ...]]:
@@ -33,13 +36,19 @@ def lab_in_words(sweep: LabSweep) -> list[str]:
             name = "without a limit" if rate is None else f"at {rate_text(rate)}"
             if paying:
                 best = max(gains, key=lambda nodes: gains[nodes])
-                parts.append(
-                    f"{name} it pays from {paying[0]} nodes on ({gains[best]:.2f}× with {best})"
+                is_on = all(nodes in paying for nodes in gains if nodes > paying[0])
+                where = (
+                    f"from {paying[0]} nodes on"
+                    if is_on and len(paying) > 1
+                    else f"with {' and '.join(map(str, paying))} nodes"
                 )
+                parts.append(f"{name} it pays {where} ({gains[best]:.2f}× with {best})")
             elif gains:
                 parts.append(f"{name} it does not pay")
             else:
                 parts.append(f"{name} nothing got there")
+        if sweep.seconds(1, None, label) is None:
+            parts = ["one node did not get there, so there is nothing to hold it against"]
         told.append(f"{label}: {'; '.join(parts)}.")
     return told
 
@@ -53,9 +62,11 @@ def _row(sweep: LabSweep, cell: LabCell) -> tuple[str, ...]:
         str(cell.nodes),
         NONE if cell.nodes == 1 else rate_text(cell.rate_bits_per_s),
         cell.label,
+        "exact" if run.exact else "relaxed",
         NONE if found is None else seconds(found),
         NONE if gain is None else f"{gain:.2f}×",
         NONE if last is None else str(last.step),
+        NONE if last is None or last.trend is None else f"{last.trend:.4g}",
         NONE if last is None else size(last.wire_bytes),
         NONE if last is None else share(run.waiting_s, run.training_s),
         _ended(cell),

@@ -1,6 +1,6 @@
 """Few bits an element.
 
-block of 256     │ scale (f16) │ level level level … │   8 bits: −127 … 127 of the largest
+block of 256     │ scale (f32) │ level level level … │   8 bits: −127 … 127 of the largest
                                                         4 bits: −7 … 7, two a byte
                                                         1 bit: the sign, scale = mean |x|
 """
@@ -21,7 +21,7 @@ from reparto.errors import UsageError
 from reparto.spec import Pattern
 from reparto.strategies.compressors import _base
 
-_FLOAT16, _FLOAT32, _UINT8 = torch.float16, torch.float32, torch.uint8
+_FLOAT32, _UINT8 = torch.float32, torch.uint8
 _SCALE_BYTES = 4
 
 
