@@ -27,13 +27,13 @@ def new_lab(nodes: int = 2, **of_host: object) -> Lab:
 
 def traces(lab: Lab) -> list[str]:
     """Namespaces, links, control groups and records that the machine has of a lab."""
-    spaces = [path.name for path in Path("/run/netns").glob(f"reparto-{lab.name}-*")]
+    spaces = [path.name for path in Path("/run/netns").glob(f"reparto-{lab.name}[-.]*")]
     shown = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
     links = [line for line in shown.stdout.splitlines() if f" {bridge_name(lab)}" in line]
     machine = this_machine()
     parents = {*machine.cpu_folders, machine.memory_folder} - {""}
     groups = [
-        str(path) for parent in parents for path in Path(parent).glob(f"reparto-{lab.name}-*")
+        str(path) for parent in parents for path in Path(parent).glob(f"reparto-{lab.name}[-.]*")
     ]
     records = [str(path) for path in Path("/run/reparto-labs").glob(f"{lab.name}.json")]
     return [*spaces, *links, *groups, *records]

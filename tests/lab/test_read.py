@@ -106,7 +106,7 @@ def test_the_name_in_the_file_goes_before_the_name_of_the_file(read):
         ('nodes = 1\nname = "-a"', "'-a' is no name"),
         ('nodes = 1\nrate = "fast"', "node-1: up: 'fast'"),
         ('nodes = 1\ndown = "10mbps"', "node-1: down: '10mbps'"),
-        ("nodes = 1\nrate = 100", "node-1: up: 100 is below 1kbit"),
+        ("nodes = 1\nrate = 100", "node-1: up: 100 is below"),
         ('nodes = 1\nrate = "-10mbit"', "node-1: up: '-10mbit'"),
         ("nodes = 1\nrate = true", "node-1: up: True"),
         ("nodes = 1\ndelay = 5", "node-1: delay: 5"),
@@ -180,10 +180,10 @@ def test_no_limit_is_a_rate(text):
 @pytest.mark.parametrize(
     ("parse", "text", "expected"),
     [
-        (parse_rate, "64kbit", 64e3),
+        (parse_rate, "512kbit", 512e3),
         (parse_rate, " 1.5 GBIT/s ", 1.5e9),
         (parse_rate, "10mbitps", 1e7),
-        (parse_rate, 2000, 2000),
+        (parse_rate, 2000000, 2e6),
         (parse_time, "250us", 250e-6),
         (parse_time, "0.1s", 0.1),
         (parse_size, "1kB", 1000),
@@ -195,7 +195,7 @@ def test_units_are_read_in_any_case(parse, text, expected):
     assert parse(text) == pytest.approx(expected)
 
 
-@given(st.floats(1e3, 1e12))
+@given(st.floats(256e3, 1e12))
 def test_a_rate_that_was_told_reads_as_the_same_rate(rate):
     assert parse_rate(rate_text(rate)) == pytest.approx(rate, rel=1e-5)
 

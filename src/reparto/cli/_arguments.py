@@ -34,10 +34,15 @@ def add_script(parser: argparse.ArgumentParser) -> None:
     rest.required = False  # or argparse names it beside a missing SCRIPT
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add ``--engine``, ``--address`` and ``--ship``: where the workers run."""
+def add_engine(parser: argparse.ArgumentParser, kinds: str = "local (default) or ray") -> None:
+    """Add ``--engine``, ``--address`` and ``--ship``: where the workers run.
+
+    Args:
+        parser: Of the command.
+        kinds: The engines that it runs on, in words.
+    """
     add = parser.add_argument
-    add("--engine", default="local", metavar="KIND", help="local (default), peers or ray")
+    add("--engine", default="local", metavar="KIND", help=kinds)
     add(
         "--address",
         default="",

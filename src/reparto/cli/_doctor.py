@@ -9,7 +9,7 @@ from reparto.cli import COMMANDS
 from reparto.cli._arguments import add_json, new_parser
 
 if TYPE_CHECKING:
-    from reparto.measure import Facts
+    from reparto.measure import Facts, Problem
 
 _EXAMPLE = """\
   reparto doctor
@@ -36,11 +36,12 @@ def command(args: argparse.Namespace) -> int:
     from reparto.spec import to_plain
 
     facts = examine()
-    problems = diagnose(facts)
+    tasks, misunderstood = _task()
+    problems = (*diagnose(facts), *misunderstood)
     if args.json != "-":
         style = Style(sys.stdout)
         print(style("bold", f"reparto doctor · {facts.host}"))
-        print("\n".join(columns([*_rows(facts), *_tasks()])))
+        print("\n".join(columns([*_rows(facts), *tasks])))
         for problem in problems:
             colour, mark = _MARKS[problem.severity]
             print(f"{style(colour, mark)} {problem.what}\n    → {problem.remedy}")
@@ -76,15 +77,17 @@ def _rows(facts: Facts) -> list[tuple[str, str]]:
     return rows
 
 
-def _tasks() -> list[tuple[str, str]]:
-    """What TF_CONFIG says to ``reparto run``, if it is set."""
+def _task() -> tuple[list[tuple[str, str]], list[Problem]]:
+    """What TF_CONFIG says to ``reparto run``, if it is set; or why that is not understood."""
     import os
 
     from reparto.engines import task_of
     from reparto.errors import UsageError
+    from reparto.measure import Problem
 
     try:
         task = task_of(os.environ)
     except UsageError as error:
-        return [("TF_CONFIG", f"{error.message.removeprefix('TF_CONFIG ')} → {error.remedy}")]
-    return [] if task is None else [("TF_CONFIG", task.told().removeprefix("TF_CONFIG: "))]
+        return [], [Problem(severity="error", what=error.message, remedy=error.remedy)]
+    told = [] if task is None else [("TF_CONFIG", task.told().removeprefix("TF_CONFIG: "))]
+    return told, []

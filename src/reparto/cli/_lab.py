@@ -241,7 +241,10 @@ def _down(args: argparse.Namespace) -> int:
     from reparto.errors import UsageError
 
     up = {one.lab.name: one for one in labs.standing()}
-    names = [Path(name).stem if name.endswith(".toml") else name for name in args.names]
+    names = [
+        labs.read_lab(Path(name), labs.Flags(of_host={})).name if name.endswith(".toml") else name
+        for name in args.names
+    ]
     for name in names:
         if name not in up:
             raise UsageError(

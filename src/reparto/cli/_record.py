@@ -54,8 +54,11 @@ class Record:
             print("nothing was recorded: the script has not begun", file=sys.stderr)
             return {"usage": []}
         print(sweep.usage_table(recording), file=sys.stderr)
-        for path in sweep.write_usage(recording, self._folder, script):
-            print(f"wrote {os.path.relpath(path)}", file=sys.stderr)
+        try:
+            for path in sweep.write_usage(recording, self._folder, script):
+                print(f"wrote {os.path.relpath(path)}", file=sys.stderr)
+        except OSError as error:  # the run itself is done: its result is still to be told
+            print(f"the recording was not written: {error}", file=sys.stderr)
         return {"usage": [to_plain(host) for host in recording.summary()]}
 
     def abandon(self) -> None:

@@ -31,11 +31,20 @@ def add_parser(subparsers: Any) -> None:
     """Add the command's arguments."""
     parser = new_parser(subparsers, "run", COMMANDS["run"], _EXAMPLE)
     parser.add_argument(
-        "--workers", type=count, metavar="N", help="default: all cores, or all GPUs"
+        "--workers",
+        type=count,
+        metavar="N",
+        help="default: all cores, or all GPUs; on peers one on each host",
     )
-    add_engine(parser)
+    add_engine(
+        parser,
+        "local, peers or ray; default: peers where TF_CONFIG names hosts, else local",
+    )
     parser.set_defaults(engine="")  # not given: TF_CONFIG may have a say
     add_training(parser)
+    parser.add_argument(
+        "--no-probe", action="store_true", help="do not check the first step for equality"
+    )
     add_json(parser)
     add_script(parser)
     parser.set_defaults(command=command)

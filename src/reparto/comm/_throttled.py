@@ -1,8 +1,8 @@
 """A group on a slow line: rate, delay, jitter and loss, without root and on any system.
 
 The group inside carries everything at once; here its results are held back until they would have
-come over the line (`_wire.py`). Nobody is held up before a result is waited for, so what overlaps
-in truth overlaps here:
+come over the line (`_wire.py`). Nobody is held up before a result is waited for, so what our
+strategies let overlap overlaps here:
 
     issue ─ carried by the group inside ─►│
       ├──────── booked on the line ───────────────►│
@@ -18,7 +18,8 @@ What a member of a group puts on its line, by the algorithms that gloo uses:
     send, receive    message         up at one end, down at the other     1, seen by the receiver
 
 Of a message the receiver is told when it left (a small message beside it, on a tag of its own),
-so the lines of both ends count. The limits of the model:
+so the lines of both ends count. From anyone, the message comes first that is here first on the
+line (`_announced.py`). The limits of the model:
 
 - In an operation of all members each knows its own line only, and books it when it joins. One on
   a fast line is done early, and then waits for the others in the operation after it. Runs take
@@ -27,21 +28,27 @@ so the lines of both ends count. The limits of the model:
   each other over theirs.
 - Operations queue one behind the other, where streams of TCP would share the rate.
 - It waits on the CPU: of a GPU's operation the booked time counts, not when the GPU is done.
+- A future waits when it is asked for. torch's DDP asks in its backward pass, where then nothing
+  overlaps.
+- Who comes first of several is judged by when they leave and travel, before they share the
+  receiver's line; and one that is handed over before the next is announced stays before it.
+- When a message left is told by the sender's clock. Clocks of machines have to agree to well below
+  the delays that are played; where the sender's is fast, a message counts as sent when announced.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from math import inf
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
+from reparto.comm._announced import Announcements, departure_in
 from reparto.comm._base import Group
 from reparto.comm._counting import payload_bytes
 from reparto.comm._wire import Departure, Wire
@@ -62,6 +69,8 @@ class ThrottledGroup(Group):
     def __init__(self, inner: Group, wire: Wire) -> None:
         super().__init__(inner, epoch=inner.epoch)
         self.wire = wire
+        self._announced: dict[int, Announcements] = {}
+        self._lock = Lock()
 
     def beside(self, name: str) -> ThrottledGroup:
         """Another group of the same members, on the same line."""
@@ -120,21 +129,24 @@ class ThrottledGroup(Group):
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
         """Receive from one member."""
-        note = _no_departure()
+        note = torch.zeros(len(Departure._fields), dtype=torch.float64)
         announced = super().recv(note, src, tag + _DEPARTURES)
-        return self._received(tensors, tag, note, announced, src)
+        # Received at once: who sends may wait for that.
+        return _Received(super().recv(tensors, src, tag), self.wire, tensors, note, announced)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         """Receive from whichever member sends first; the ``Work`` tells which."""
-        note = _no_departure()
-        announced = super().recv_anysource(note, tag + _DEPARTURES)
-        return self._received(tensors, tag, note, announced)
+        return _ReceivedFromAnyone(self, tensors, tag)
 
-    def _received(
-        self, tensors: Any, tag: int, note: Tensor, announced: Any, source: int = -1
-    ) -> _Received:
-        receive = partial(super().recv, tensors, tag=tag)
-        return _Received(self.wire, tensors, note, announced, receive, source)
+    def announced(self, tag: int) -> Announcements:
+        """What has been announced under a tag, by anyone."""
+        receive = super().recv_anysource
+        with self._lock:
+            if tag not in self._announced:
+                self._announced[tag] = Announcements(
+                    lambda note: receive(note, tag + _DEPARTURES), self.wire
+                )
+            return self._announced[tag]
 
     def _book(self, pattern: Pattern, sent: Any, received: Any, hops: int) -> float:
         size = self.size()
@@ -200,35 +212,42 @@ class _Received(_Held):
     """A message that comes; as in gloo, it is done when it has been waited for, not before.
 
     Args:
+        inner: Receives the message itself.
         wire: The line that it comes over.
         tensors: Where it is put.
         note: Where its departure is put.
         announced: Receives that.
-        receive: Receives the message itself, from the member whom that came from.
-        source: That member; -1 if it may be anyone.
     """
 
-    def __init__(
-        self, wire: Wire, tensors: Any, note: Tensor, announced: Any,
-        receive: Callable[[int], Any], source: int = -1,
-    ) -> None:  # fmt: skip
-        # From a known member it is received at once: who sends may wait for that.
-        super().__init__(None if source < 0 else receive(source), inf, tensors)
+    def __init__(self, inner: Any, wire: Wire, tensors: Any, note: Tensor, announced: Any) -> None:
+        super().__init__(inner, inf, tensors)
         self.wire = wire
         self.note = note
         self.announced = announced
-        self.receive = receive
-        self.source = source
 
     def join(self, timeout: timedelta | None) -> None:
         _wait(self.announced, timeout)
-        if self.source < 0:
-            self.source = self.announced._source_rank()
-            self.inner = self.receive(self.source)
+        departure = departure_in(self.note)
         _wait(self.inner, timeout)
-        # Not the tensor's own method, which `verify` listens to.
-        departure = Departure(*torch._C.TensorBase.tolist(self.note))
         self.done_at = self.wire.arrive(payload_bytes(self.result_in), departure)
+
+    def is_completed(self) -> bool:
+        return self.is_joined and time.monotonic() >= self.done_at
+
+
+class _ReceivedFromAnyone(_Held):
+    """A message from whoever is first; who that is turns out while it is waited for."""
+
+    def __init__(self, group: ThrottledGroup, tensors: Any, tag: int) -> None:
+        super().__init__(None, inf, tensors)
+        self.group, self.tag = group, tag
+        self.source = -1
+
+    def join(self, timeout: timedelta | None) -> None:
+        timeout_s = inf if timeout is None else timeout.total_seconds()
+        self.source, departure = self.group.announced(self.tag).take(timeout_s)
+        _wait(Group.recv(self.group, self.result_in, self.source, self.tag), timeout)
+        self.done_at = self.group.wire.arrive(payload_bytes(self.result_in), departure)
 
     def is_completed(self) -> bool:
         return self.is_joined and time.monotonic() >= self.done_at
@@ -244,10 +263,6 @@ def _in_tree(place: int, size: int) -> tuple[int, int]:
     """
     turns = range(place.bit_length(), (size - 1).bit_length())
     return sum(place + (1 << turn) < size for turn in turns), place.bit_count()
-
-
-def _no_departure() -> Tensor:
-    return torch.zeros(len(Departure._fields), dtype=torch.float64)
 
 
 def _wait(work: Any, timeout: timedelta | None) -> None:

@@ -1,7 +1,8 @@
 """Wire: the line of one worker, as a model of when its bytes have passed. Sends nothing.
 
 Each direction is a queue: what is booked passes after all that was booked before it, whoever
-booked it. What has left is then on its way for a while:
+booked it, or before it where the line is free for long enough: a message that has yet to come
+from far away holds up none that is here. What has left is then on its way for a while:
 
     sender's line      ├ queue ┤██ 8·bytes / up ██┤
                        handed  begin              end (the line is free, a send is done)
@@ -16,6 +17,8 @@ other. That is kinder than TCP, which also slows down when packets are lost.
 from __future__ import annotations
 
 import time
+from bisect import insort
+from math import inf, isfinite
 from threading import Lock
 from typing import NamedTuple
 
@@ -28,6 +31,8 @@ from reparto.spec import Line
 PACKET_BYTES = 1448
 #: What a lost packet costs where the line itself has no delay.
 LEAST_ROUND_TRIP_S = 0.001
+#: Of so many times at which the line is taken it is known whether there is room between them.
+_REMEMBERED = 64
 
 
 class Departure(NamedTuple):
@@ -61,10 +66,12 @@ class Wire:
     def __init__(self, line: Line, seed: int = 0) -> None:
         rates = [line.up_bits_per_s, line.down_bits_per_s]
         is_possible = all(rate is None or rate > 0 for rate in rates) and 0 <= line.loss < 1
-        if not is_possible or line.delay_s < 0 or line.jitter_s < 0:
+        times = (line.delay_s, line.jitter_s)
+        if not is_possible or not all(isfinite(one) and one >= 0 for one in times):
             raise UsageError(
                 f"there is no such line: {line}",
-                remedy="rates are above 0, times are not below 0, loss is from 0 to below 1",
+                remedy="rates are above 0, times are finite and not below 0, loss is from 0 to "
+                "below 1",
             )
         self.line = line
         self._lock = Lock()
@@ -102,6 +109,11 @@ class Wire:
             travel_s = self._travel_s(1, again)
         return end, Departure(time.time(), begin - now, end - now, travel_s)
 
+    def due(self, departure: Departure) -> float:
+        """When a message would be here if this line were free and fast."""
+        handed_at = time.monotonic() - max(0.0, time.time() - departure.handed_at)
+        return handed_at + departure.travel_s + departure.end_s
+
     def arrive(self, received_bytes: int, departure: Departure) -> float:
         """Let a message come that is here in truth; say when it would be on this line."""
         with self._lock:
@@ -134,12 +146,20 @@ class _Direction:
 
     def __init__(self, rate_bits_per_s: float | None) -> None:
         self._s_per_byte = 8 / rate_bits_per_s if rate_bits_per_s else 0.0
-        self._free_at = 0.0
+        self._taken: list[tuple[float, float]] = []  # from when to when, in their order
+        self._since = -inf  # what was before is forgotten
 
     def take(self, at: float, num_bytes: float) -> tuple[float, float]:
         """From when to when bytes pass that could begin at some time; of none, that time."""
         if not num_bytes:
             return at, at
-        begin = max(at, self._free_at)
-        self._free_at = begin + num_bytes * self._s_per_byte
-        return begin, self._free_at
+        length_s = num_bytes * self._s_per_byte
+        begin = max(at, self._since)
+        for taken_from, taken_to in self._taken:
+            if begin + length_s <= taken_from:
+                break
+            begin = max(begin, taken_to)
+        insort(self._taken, (begin, begin + length_s))
+        if len(self._taken) > _REMEMBERED:
+            self._since = self._taken.pop(0)[1]
+        return begin, begin + length_s

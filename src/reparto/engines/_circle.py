@@ -8,7 +8,9 @@
 
 Everybody hears everything, and a thing never before its cause: all of it goes through machine 0.
 The lines are apart from those on which workers talk, so that a machine is missed at once even if
-no worker waits for it. Nothing here waits: `Circle.turn` does what can be done now.
+no worker waits for it. `Circle.turn` does what can be done now. It waits only to reach the first
+machine (two seconds an address, and as long as the system takes to look up a name) and to hang up
+(half a second at most).
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ LINE_BYTES = 16 << 20
 CHUNK = 1 << 16
 
 Message = dict[str, Any]
+
+_FOR_THE_FIRST = frozenset({"stopping"})  # it alone counts who has heard
 
 
 class Line:
@@ -70,14 +74,20 @@ class Line:
         *lines, self._in = self._in.split(b"\n")
         return [message for line in lines if (message := _decoded(line)) is not None]
 
-    def close(self) -> None:
-        """Send what is left, and hang up when the other side has read it."""
+    def close(self, until: float = 0.0) -> None:
+        """Send what is left, and hang up when the other side has read it.
+
+        Args:
+            until: How long that may take, by `time.monotonic`; 0 for strangers: at once.
+        """
         with contextlib.suppress(OSError), self._socket:
-            self._socket.settimeout(CLOSE_LIMIT_S)
+            self._socket.settimeout(max(0.0, until - time.monotonic()))
             self._socket.sendall(self._out)
             self._socket.shutdown(socket.SHUT_WR)
-            while self._socket.recv(CHUNK):  # unread, it would take away what was sent
-                pass
+            while (left_s := until - time.monotonic()) > 0:
+                self._socket.settimeout(left_s)
+                if not self._socket.recv(CHUNK):  # unread, it would take away what was sent
+                    return
 
     def _flush(self) -> None:
         try:
@@ -172,8 +182,11 @@ class Hub(Circle):
     def close(self) -> None:
         """Hang up."""
         self._is_over = True
-        for line in (*self._strangers, *self._lines.values()):
+        until = time.monotonic() + CLOSE_LIMIT_S
+        for line in self._strangers:
             line.close()
+        for line in self._lines.values():
+            line.close(until)
 
     def _turn(self) -> list[Message]:
         heard: list[Message] = []
@@ -189,7 +202,8 @@ class Hub(Circle):
             self.is_complete = True
             heard.append({"kind": "complete", "from": 0})
         for message in heard:
-            self._pass_on(message)
+            if message["kind"] not in _FOR_THE_FIRST:
+                self._pass_on(message)
         return heard
 
     def _pass_on(self, message: Message) -> None:
@@ -222,22 +236,30 @@ class Hub(Circle):
         except (KeyError, TypeError, ValueError):
             line.close()  # whoever that is
             return
-        if position in self._lines or not 0 < position < len(self.peers):
-            why = f"two machines say that they are host {position + 1} of TF_CONFIG"
-            line.send(_refusal(why, "give each machine its own index"))
-            line.close()
-            return
-        self._lines[position], self.clocks[position] = line, clock_ahead_s
-        names = (self.peers[0].name, self.peers[position].name)
+        is_ours = 0 < position < len(self.peers)  # else its TF_CONFIG is another
+        names = (
+            self.peers[0].name,
+            self.peers[position].name if is_ours else f"host {position + 1}",
+        )
         if what := differences(self.statement, statement, names):
             self._refuse(
                 f"{names[0]} and {names[1]} do not run the same: {what}",
                 "give all machines the same files, the same reparto and the same command",
+                line,
             )
+        if position in self._lines or not is_ours:
+            why = f"two machines say that they are host {position + 1} of TF_CONFIG"
+            line.send(_refusal(why, "give each machine its own index"))
+            line.close(time.monotonic() + CLOSE_LIMIT_S)
+            return
+        self._lines[position], self.clocks[position] = line, clock_ahead_s
         line.send({"kind": "here", "from": 0})
 
-    def _refuse(self, why: str, remedy: str) -> None:
+    def _refuse(self, why: str, remedy: str, newcomer: Line | None = None) -> None:
         self._pass_on({**_refusal(why, remedy), "from": 0})
+        if newcomer is not None:
+            newcomer.send(_refusal(why, remedy))
+            newcomer.close(time.monotonic() + CLOSE_LIMIT_S)
         raise EngineError(why, remedy=remedy)
 
 
@@ -249,7 +271,6 @@ class Spoke(Circle):
         self._line: Line | None = None
         self._is_greeted = False
         self._try_at = 0.0
-        self._why = ""
 
     def tell(self, **message: Any) -> None:
         """Tell machine 0, which passes it on."""
@@ -265,7 +286,7 @@ class Spoke(Circle):
         """Hang up."""
         self._is_over = True
         if self._line is not None:
-            self._line.close()
+            self._line.close(time.monotonic() + CLOSE_LIMIT_S)
 
     def _turn(self) -> list[Message]:
         now = time.monotonic()
@@ -287,8 +308,11 @@ class Spoke(Circle):
                 self._is_over = True
             else:  # it starts anew, or has ended before all were there
                 self._line.close()
+                if self._is_greeted:  # it was a `reparto run`, and may come back
+                    self._until = now + MEET_LIMIT_S
+                elif now > self._until:
+                    raise self._unreached("it hung up")
                 self._line, self._is_greeted = None, False
-                self._until, self._why = now + MEET_LIMIT_S, "it hung up"
         elif not self._is_greeted and now > self._until:
             raise self._unreached("what listens there is no `reparto run`")
         return heard
@@ -301,9 +325,8 @@ class Spoke(Circle):
         try:
             connection = socket.create_connection((first.address, first.port), CONNECT_LIMIT_S)
         except OSError as error:
-            self._why = error.strerror or str(error)
             if now > self._until:
-                raise self._unreached(self._why) from error
+                raise self._unreached(error.strerror or str(error)) from error
             return
         self._line = Line(connection)
         self._line.send(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from reparto.errors import UsageError
 from reparto.spec import Cluster, Line, Options, Plan, Program, to_json
 
 
@@ -23,11 +24,21 @@ def worker_environments(
         cluster: The hosts.
         options: How workers run.
         outer: The environment in which reparto was called; what the user set there holds.
+
+    Raises:
+        UsageError: If workers shall play a line that their script would not go over.
     """
     hosts = {host.name: host for host in cluster.hosts}
     on_host = Counter(plan.placement)
     nodes = list(dict.fromkeys(plan.placement))
     has_lines = any(host.line is not None for host in cluster.hosts if host.name in on_host)
+    is_on_its_own = program is not None and program.launch == "torchrun"
+    if is_on_its_own and plan.num_workers > 1 and (has_lines or outer.get("REPARTO_LINE")):
+        raise UsageError(
+            "the script distributes itself: its messages would not go over the emulated line",
+            remedy="as root, `reparto lab` without --emulate limits real packets; or unset "
+            "REPARTO_LINE",
+        )
     seen: Counter[str] = Counter()
     environments = []
     for rank, name in enumerate(plan.placement):
@@ -48,7 +59,7 @@ def worker_environments(
         if has_lines:  # then for all of them: messages over a line are announced
             env["REPARTO_LINE"] = to_json(hosts[name].line or Line())
             env["REPARTO_HOST"] = name  # hosts that one machine plays have one address
-        if program is not None and program.launch == "torchrun":
+        if is_on_its_own:
             env |= _torchrun(nodes.index(name), len(nodes), rank, plan.num_workers)
         elif plan.device == "cuda" and on_host[name] > 1:
             env["CUDA_VISIBLE_DEVICES"] = _own_gpu(local_rank, hosts[name].num_gpus, outer)

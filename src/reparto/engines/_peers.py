@@ -126,6 +126,7 @@ class PeersRun(SupervisedRun):
         self._tell_at: float | None = None
         self._notices: list[str] = []
         self._ends_told: set[int] = set()
+        self._untold: list[Message] = []  # others take it in when all are there
         self._stop_asked = 0  # once, or twice for at once
         self._heard: set[int] = set()
         self._hear_until = 0.0
@@ -140,7 +141,7 @@ class PeersRun(SupervisedRun):
         if len(launch.workers) > 1 and self.has_main:
             self._listen = _listen(first)
         env = {
-            "MASTER_ADDR": _own_address(self._peers) if self.has_main else first.address,
+            "MASTER_ADDR": self._meeting_address(),
             "MASTER_PORT": str(first.port),
             "REPARTO_ASSIGNMENT": str(self._scratch.assignment),
             "REPARTO_SINCE_NS": str(int(self._launched_at * 1e9)),
@@ -157,6 +158,12 @@ class PeersRun(SupervisedRun):
             own = OwnWorker(worker, launch.cwd, env, listen, self._scratch)
             own.tell = self._tell
             self._take_in(own)
+
+    def _meeting_address(self) -> str:
+        if not self.has_main:
+            return self._peers[0].address
+        own = self._listen.getsockname()[0] if self._listen is not None else "0.0.0.0"
+        return _own_address(self._peers) if own == "0.0.0.0" else str(own)
 
     def _hand_over(self, assignment: Assignment) -> None:
         self._scratch.write_assignment(to_json(assignment))
@@ -176,6 +183,9 @@ class PeersRun(SupervisedRun):
             self._listen.setblocking(True)
             self._listen.close()
         self._is_under_way = True
+        for message in self._untold:
+            self._tell(**message)
+        self._untold = []
         for worker in self._workers:
             worker.go()
 
@@ -213,8 +223,9 @@ class PeersRun(SupervisedRun):
             self._heard.add(origin)
             if not self._stop_asked:
                 self._notices.append(f"asked to stop on {self._peers[origin].name}")
-            self.stop(now=message["now"])
-            self._tell(kind="stopping")
+            self._stop_here(now=message["now"])
+            if not self.has_main:
+                self._tell(kind="stopping")
         elif kind == "stopping":
             self._heard.add(origin)
         for event in events:
@@ -249,7 +260,9 @@ class PeersRun(SupervisedRun):
         return [peer.name for peer in self._peers].index(worker.host)
 
     def _tell(self, **message: Any) -> None:
-        if self._circle is not None and (self._is_under_way or message["kind"] == "stop"):
+        if not self._is_under_way and message["kind"] != "stop":
+            self._untold.append(message)
+        elif self._circle is not None:
             self._circle.tell(**message)
 
     # --------------------------------------------------------------------------- how it ends
@@ -259,11 +272,13 @@ class PeersRun(SupervisedRun):
 
         Worker 0, who decides when all end, is asked when all other machines have heard of it.
         """
-        asked = 2 if now else 1
-        if asked > self._stop_asked:
-            self._hear_until = self._hear_until or time.monotonic() + HEARD_LIMIT_S
-            self._stop_asked = asked
+        if (2 if now else 1) > self._stop_asked:
             self._tell(kind="stop", now=now)
+        self._stop_here(now=now)
+
+    def _stop_here(self, *, now: bool) -> None:
+        self._hear_until = self._hear_until or time.monotonic() + HEARD_LIMIT_S
+        self._stop_asked = max(self._stop_asked, 2 if now else 1)
         if not self._is_under_way:  # workers stand by, and elsewhere they are not ours to end
             for worker in self._stand_ins():
                 worker.end(0)

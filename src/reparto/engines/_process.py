@@ -100,6 +100,7 @@ class WorkerProcess(Worker):
             self._kill_group(SIGKILL)
         self.status = self._process.wait()
         os.close(self._control)
+        self._control = -1  # its number may be another file's by now
 
     def signal(self, how: Signals) -> None:
         """Send a signal: a polite one to the worker, SIGKILL to all that it started too."""

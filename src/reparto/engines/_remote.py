@@ -1,7 +1,9 @@
 """RemoteWorker: a worker on another host, as a supervisor here sees it.
 
-host ──bytes, end──► a thread that listens ──► feed, end ──► pipes ──► the supervisor's poll
-host ◄─────────────── signal, go ◄──────────────────────────────────── the supervisor
+    host ──bytes, end──► a thread that listens ──► feed, end ──► pipes ──► the supervisor's poll
+    host ◄─────────────── signal, go ◄──────────────────────────────────── the supervisor
+
+The supervisor reads the same pipes as those of a worker of its own.
 """
 
 from __future__ import annotations
@@ -85,28 +87,19 @@ class RemoteWorker(Worker):
 
     def decode(self, data: bytes) -> list[Event]:
         """Cut into events, and translate: our clock, the user's own paths."""
-        return [self._translated(event) for event in super().decode(data)]
+        events = super().decode(data)
+        return [self._at_home(in_our_time(event, self._clock_ahead_s)) for event in events]
 
-    def _translated(self, event: Event) -> Event:
-        if isinstance(event, Begin):
-            return dataclasses.replace(event, time_s=event.time_s - self._clock_ahead_s)
-        if isinstance(event, Usage):
-            time_s = event.sample.time_s - self._clock_ahead_s
-            return dataclasses.replace(
-                event, sample=dataclasses.replace(event.sample, time_s=time_s)
-            )
-        if isinstance(event, Failed):
-            failure = event.failure
-            if self._mirror:
-                failure = dataclasses.replace(
-                    failure,
-                    message=failure.message.replace(self._mirror, ""),
-                    traceback=failure.traceback.replace(self._mirror, ""),
-                    file=failure.file.replace(self._mirror, ""),
-                )
-            failure = dataclasses.replace(failure, time_s=failure.time_s - self._clock_ahead_s)
-            return dataclasses.replace(event, failure=failure)
-        return event
+    def _at_home(self, event: Event) -> Event:
+        if not isinstance(event, Failed) or not self._mirror:
+            return event
+        failure = dataclasses.replace(
+            event.failure,
+            message=event.failure.message.replace(self._mirror, ""),
+            traceback=event.failure.traceback.replace(self._mirror, ""),
+            file=event.failure.file.replace(self._mirror, ""),
+        )
+        return dataclasses.replace(event, failure=failure)
 
     def go(self) -> None:
         """Nothing to do: its host is told once for all of its workers."""
@@ -124,3 +117,17 @@ class RemoteWorker(Worker):
         if self.status is None and (how == SIGINT or how not in self._sent):
             self._sent.add(how)
             self._send_signal(self.rank, how)
+
+
+def in_our_time(event: Event, clock_ahead_s: float) -> Event:
+    """Translate the times of an event that was told by a clock that is ahead of ours."""
+    if isinstance(event, Begin):
+        return dataclasses.replace(event, time_s=event.time_s - clock_ahead_s)
+    if isinstance(event, Usage):
+        time_s = event.sample.time_s - clock_ahead_s
+        return dataclasses.replace(event, sample=dataclasses.replace(event.sample, time_s=time_s))
+    if isinstance(event, Failed):
+        time_s = event.failure.time_s - clock_ahead_s
+        failure = dataclasses.replace(event.failure, time_s=time_s)
+        return dataclasses.replace(event, failure=failure)
+    return event

@@ -1,8 +1,10 @@
 """A worker of this machine whose words are passed on, and one that stands in for it elsewhere.
 
-its own machine                          every other machine
-OwnWorker ──what it tells──► circle ──► StandIn.decode ──► the supervisor there
-──how it ended───► circle ──► StandIn.end
+    its own machine                          every other machine
+    OwnWorker ──what it tells──► circle ──► StandIn.decode ──► the supervisor there
+              ──how it ended───► circle ──► StandIn.end
+
+Supervisors treat both alike, so all machines judge by the same rules.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from collections.abc import Callable
 from signal import SIGKILL, Signals
 
 from reparto.engines._process import WorkerProcess
-from reparto.engines._remote import LOST
+from reparto.engines._remote import LOST, in_our_time
 from reparto.engines._worker import Worker
-from reparto.spec import Begin, Event, Failed, Failure, Note, Usage
+from reparto.spec import Event, Failure, Note
 
 
 class OwnWorker(WorkerProcess):
@@ -63,19 +65,10 @@ class StandIn(Worker):
 
     def decode(self, data: bytes) -> list[Event]:
         """Cut into events, and translate: our clock, and where it is that a note tells of."""
-        return [self._translated(event) for event in super().decode(data)]
+        events = super().decode(data)
+        return [self._located(in_our_time(event, self.clock_ahead_s)) for event in events]
 
-    def _translated(self, event: Event) -> Event:
-        if isinstance(event, Begin):
-            return dataclasses.replace(event, time_s=event.time_s - self.clock_ahead_s)
-        if isinstance(event, Failed):
-            time_s = event.failure.time_s - self.clock_ahead_s
-            failure = dataclasses.replace(event.failure, time_s=time_s)
-            return dataclasses.replace(event, failure=failure)
-        if isinstance(event, Usage):
-            time_s = event.sample.time_s - self.clock_ahead_s
-            sample = dataclasses.replace(event.sample, time_s=time_s)
-            return dataclasses.replace(event, sample=sample)
+    def _located(self, event: Event) -> Event:
         if isinstance(event, Note):
             return dataclasses.replace(event, text=f"on {self.host}: {event.text}")
         return event

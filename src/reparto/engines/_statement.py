@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from reparto._version import __version__
@@ -25,17 +26,20 @@ _DIGEST = "sha256:"
 def statement_of(assignment: Assignment, peers: Sequence[Peer]) -> Statement:
     """Say what will be run, by name; long texts as their digests.
 
-    Left out is what may differ: threads, where the files lie, and whether a machine is watched.
+    Left out is what may differ: threads, the script's folder, how slow a played line is, and
+    whether a machine is watched. Whether there is one may not: messages over it are announced.
     """
     program, plan = assignment.program, assignment.plan
     return {
         "reparto": __version__,
+        "torch": version("torch").partition("+")[0],  # whether it has CUDA, the device says
+        "REPARTO_LINE": "set" if os.environ.get("REPARTO_LINE") else "not set",
         "hosts": " ".join(f"{peer.address}:{peer.port}" for peer in peers),
         "arguments": shlex.join(program.args),
         "workers": str(plan.num_workers),
-        "strategy": f"{plan.strategy.kind} {json.dumps(to_plain(plan.strategy)['settings'])}",
+        "strategy": f"{plan.strategy.kind} {_ordered(to_plain(plan.strategy)['settings'])}",
         "device": plan.device,
-        **{f"option {key}": json.dumps(value) for key, value in _options(assignment).items()},
+        **{f"option {key}": _ordered(value) for key, value in _options(assignment).items()},
         **_texts(program),
     }
 
@@ -58,6 +62,10 @@ def differences(first: Statement, second: Statement, names: tuple[str, str]) -> 
         elif one != other:
             found.append(f"{key}: {one or 'none'} on {names[0]}, {other or 'none'} on {names[1]}")
     return "; ".join(found)
+
+
+def _ordered(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _options(assignment: Assignment) -> dict[str, Any]:

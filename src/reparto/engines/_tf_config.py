@@ -10,6 +10,7 @@ where the script does: tasks of the types ``ps`` and ``evaluator`` have no part.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ VARIABLE = "TF_CONFIG"
 
 _TRAINING = ("chief", "master", "worker")
 _IDLE = ("ps", "evaluator")
+_PORT = re.compile("[0-9]{1,5}")
 _EXAMPLE = (
     'write {"cluster": {"worker": ["10.0.0.1:23456", "10.0.0.2:23456"]}, '
     '"task": {"type": "worker", "index": 0}}, on each machine with its own index; '
@@ -111,10 +113,10 @@ def _part(config: Any, key: str) -> dict[str, Any]:
 
 
 def _index(task: Mapping[str, Any]) -> int:
-    try:
-        return int(task["index"])
-    except (KeyError, TypeError, ValueError):
-        raise _wrong("has no index in its task") from None
+    found = re.fullmatch(r"-?[0-9]{1,9}", json.dumps(task.get("index")).strip('"'))
+    if found is None:
+        raise _wrong("has no index in its task that is a whole number")
+    return int(found[0])
 
 
 def _addresses(cluster: Mapping[str, Any], kind: str) -> list[tuple[str, int]]:
@@ -126,7 +128,7 @@ def _addresses(cluster: Mapping[str, Any], kind: str) -> list[tuple[str, int]]:
 
 def _address(text: Any) -> tuple[str, int]:
     address, colon, port = str(text).rpartition(":")
-    if not colon or not address or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not colon or not address or not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
         raise _wrong(f"has the address {text!r}", "write host:port, as in 10.0.0.1:23456")
     if ":" in address:
         raise _wrong(f"has the address {text!r}", "workers talk over IPv4: give a name or that")

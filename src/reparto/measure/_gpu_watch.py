@@ -76,6 +76,7 @@ class GpuWatch:
                 index, *numbers = (word.strip() for word in line.split(","))
                 if len(numbers) == 3:  # else it says why it cannot tell
                     self._told = {**self._told, index: tuple(map(_number, numbers))}
+        self._told = {}  # nobody knows any more
 
 
 def _number(word: str) -> float | None:

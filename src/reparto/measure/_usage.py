@@ -1,8 +1,9 @@
 """UsageSampler: what this host uses of its CPUs, memory, GPUs and network. No torch.
 
-    CPU, memory   the worker's own control group, where it has one apart from the machine's
-                  (a container, a host of the lab); else the whole machine
-    network       the interfaces of the worker's own network namespace
+    CPU, memory   the worker's own control group, where that is limited (a container) or a host
+                  of the lab; else the whole machine: a login session has a group, too
+    network       the devices of the worker's own network namespace; bridges, tunnels and the like
+                  pass on what these carry. Where there are only such (a container), all but lo
     GPU           nvidia-smi, where there is one
 
 Files are opened once, when the sampler is made: reading them again is cheap, and whatever the
@@ -24,9 +25,11 @@ from reparto.measure._gpu_watch import GpuWatch
 from reparto.measure._machine import memory_bytes, num_cores
 from reparto.spec import UsageSample
 
-#: Interfaces that pass on what another one has counted: bridges, bonds, VLANs, tc's mirrors.
-_SECOND_HAND = re.compile(r"ifb|bond|br-|docker|virbr|.+\.\d+$")
+#: Groups of the lab's hosts are called so, see `lab`; they may have no limit.
+_LAB = "reparto-"
 _CHUNK = 1 << 14
+#: Version 1 of control groups says a number like this where there is no limit.
+_UNLIMITED_BYTES = 1 << 60
 
 
 class UsageSampler:
@@ -45,9 +48,11 @@ class UsageSampler:
     def __init__(self, root: Path = Path("/")) -> None:
         groups = control_groups(root)
         self._files: list[_File] = []
+        groups = groups if _are_apart(groups) else {}
         self._cpu_s, self._cpu_limit_cores = self._cpu(root, groups)
         self._memory, self._memory_limit_bytes = self._memories(root, groups)
-        self._devices = self._open(root / "proc/self/net/dev")
+        self._interfaces = self._open(root / "proc/self/net/dev")
+        self._devices = {path.parent.name for path in root.glob("sys/class/net/*/device")}
         self._gpus = GpuWatch()
         self._began_with = self._carried()
         self._last = time.monotonic(), self._cpu_s()
@@ -92,13 +97,11 @@ class UsageSampler:
         limits, counts = groups.get("cpu"), groups.get("cpuacct")
         quota = limits.cpu_limit_cores() if limits is not None else math.inf
         granted = min(quota, num_cores())
-        # In a container, even the group that is called "/" may be apart: then it has a limit.
-        is_container = limits is not None and limits.path == "/" and quota < math.inf
         if limits is not None and limits.version == 2:
             spent = self._open(limits.folder / "cpu.stat")
-            if spent is not None and (limits.path != "/" or is_container):
+            if spent is not None:
                 return lambda: spent.number(r"^usage_usec (\d+)") / 1e6, granted
-        elif counts is not None and (counts.path != "/" or is_container):
+        elif counts is not None:
             total = self._open(counts.folder / "cpuacct.usage")
             if total is not None:
                 return lambda: total.number(r"^(\d+)") / 1e9, granted
@@ -119,7 +122,7 @@ class UsageSampler:
         size = machine.number(r"^MemTotal:\s+(\d+)") << 10
         group = groups.get("memory")
         limit = min(group.memory_limit_bytes(), size) if group is not None else size
-        if group is not None and (group.path != "/" or limit < size):
+        if group is not None:
             old = group.version == 1
             used = self._open(group.folder / f"memory.{'usage_in_bytes' if old else 'current'}")
             parts = self._open(group.folder / "memory.stat")
@@ -132,18 +135,18 @@ class UsageSampler:
     # ------------------------------------------------------------------------- network
 
     def _carried(self) -> tuple[int | None, int | None, int | None]:
-        """Bytes sent and received by all interfaces but the loopback, and bytes of that one."""
-        if self._devices is None:
+        """Bytes that the devices have sent and received, and bytes of the loopback."""
+        if self._interfaces is None:
             return None, None, None
         sent = received = inside = 0
-        for line in self._devices.text().splitlines():
+        for line in self._interfaces.text().splitlines():
             name, colon, numbers = line.strip().partition(":")
-            if not colon or _SECOND_HAND.match(name):
+            if not colon:
                 continue
             counts = numbers.split()
             if name == "lo":
                 inside = int(counts[8])
-            else:
+            elif name in self._devices or not self._devices:
                 sent, received = sent + int(counts[8]), received + int(counts[0])
         return sent, received, inside
 
@@ -173,6 +176,16 @@ class _File:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _are_apart(groups: dict[str, ControlGroup]) -> bool:
+    """Whether these groups make a host of their own: they are limited, or the lab's."""
+    cpu, memory = groups.get("cpu"), groups.get("memory")
+    is_limited = (cpu is not None and cpu.cpu_limit_cores() < math.inf) or (
+        memory is not None and memory.memory_limit_bytes() < _UNLIMITED_BYTES
+    )
+    paths = [Path(group.path) for group in groups.values()]
+    return is_limited or any(part.startswith(_LAB) for path in paths for part in path.parts)
 
 
 def _busy_s(stat: str) -> float:

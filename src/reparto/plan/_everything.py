@@ -49,9 +49,9 @@ def plan_run(
         reasons.append(f"{_count(num_workers // len(cluster.hosts), 'worker')} on each host")
     elif job.workers is None:
         reasons.append(f"one worker for each of {_count(capacity, what)}")
-    elif job.workers > capacity:
+    if num_workers > 1 and num_workers > capacity:
         reasons.append(
-            f"{job.workers} workers on {_count(capacity, what)}: they take turns, "
+            f"{num_workers} workers on {_count(capacity, what)}: they take turns, "
             f"{capacity} would be as fast"
         )
     if program.launch != "reparto":

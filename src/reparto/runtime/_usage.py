@@ -1,8 +1,10 @@
 """The first worker of each host tells now and then what the host uses, while the script runs.
 
-script    ├──────────────────────────────────────────────────┤
-thread    ├─ every_s ─┬─ every_s ─┬─ …                       ┬─ what is left
-▼ Usage     ▼ Usage                    ▼ Usage
+    script    ├──────────────────────────────────────────────────┤
+    thread    ├─ every_s ─┬─ every_s ─┬─ …                       ┬─ what is left
+                          ▼ Usage     ▼ Usage                    ▼ Usage
+
+The last one tells what was left, so that a short script is told of, too.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Many runs side by side, and the page that shows them.
 
-compare(Request) ──► Comparison ──┬── header, rows, in_words ──► a table on the screen
-└── prepare, write ──► compare.html, .png, .json
+    compare(Request) ──► Comparison ──┬── header, rows, in_words ──► a table on the screen
+                                      └── prepare, write ──► compare.html, .png, .json
 
-sweep_lab(LabRequest) ──► LabSweep ──┬── text_table ──► a table on the screen
-└── prepare, write_lab ──► sweep.html, .png, .json, .txt
+    sweep_lab(LabRequest) ──► LabSweep ──┬── text_table ──► a table on the screen
+                                         └── prepare, write_lab ──► sweep.html, .png, .json, .txt
 
-Recorder, around any run ──► Recording ──┬── usage_table ──► a table on the screen
-└── prepare, write_usage ──► usage.html, .png, .json
+    Recorder, around any run ──► Recording ──┬── usage_table ──► a table on the screen
+                                             └── prepare, write_usage ──► usage.html, .png, .json
+
+`prepare` comes before the runs: a folder that cannot be written to is told before they start.
 """
 
 from reparto.sweep._compare import Request, Watcher, compare

@@ -1,10 +1,12 @@
 """The plots of a recording, one above the other on one axis of time; one colour a host.
 
-┌ CPU     ┐   dotted: what the host has
-├ memory  ┤
-├ GPU     ┤   only if there is one
-├ network ┤   sent; dashed: received
-└ seconds ┘
+    ┌ CPU     ┐   dotted: what the host has
+    ├ memory  ┤
+    ├ GPU     ┤   only if there is one
+    ├ network ┤   sent; dashed: received
+    └ seconds ┘
+
+What happens at one time stands in one column.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ USAGE_PAGE, USAGE_PICTURE, USAGE_NUMBERS = "usage.html", "usage.png", "usage.jso
 
 _CAPTION = (
     "Dotted: what the host has. Memory is without what the system can give back at once. A host "
-    "with a control group of its own (a container, a host of the lab) is told apart from its "
-    "machine; others are whole machines, with all that runs on them."
+    "whose control group is limited (a container), or that is one of the lab's, is told apart "
+    "from its machine; others are whole machines, with all that runs on them."
 )
 
 
