@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--batch-size", type=int, default=32, help="of a node")
     parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--warmup", type=int, default=16, help="steps in which the rate grows")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--evaluate-every", type=int, default=0)
@@ -50,6 +51,7 @@ def main() -> None:
     dev_loader: Any = DataLoader(dev, 256, collate_fn=data.collate)
     model = DistributedDataParallel(model_file.MergeModel(len(vocabulary)))
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    warm = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / 3, 1.0, max(1, args.warmup))
     torch.manual_seed(args.seed * 1000 + rank)  # dropout differs between nodes
     reporter = train.Reporter(model.module, dev_loader)
     times: list[float] = []
@@ -62,6 +64,7 @@ def main() -> None:
             optimizer.zero_grad()
             train.loss_of(model(inputs, read), targets).backward()
             optimizer.step()
+            warm.step()
             times.append(time.perf_counter() - began)
             step += 1
             if args.evaluate_every and step % args.evaluate_every == 0:

@@ -37,6 +37,8 @@ Json = dict[str, Any]
 
 ROUNDS = ("batch=worker", "outer_momentum=0.5", "moments=level", "show=round")
 ONE_BIT = ("compressor.kind=quantize", "compressor.bits=1")
+#: What is to be reached: so many times one node, and so many times the peer.
+BARS = {"none": (2.6, 1.0), "1gbit": (2.4, 1.3), "100mbit": (2.0, 0.0), "10mbit": (1.5, 0.0)}
 #: What reparto runs, by name.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "rounds of 4, 1 bit": ("sync_every=4", *ROUNDS, *ONE_BIT),
@@ -203,6 +205,7 @@ class Bench:
                 if not self.book.has(key):
                     count = 12 if slow else 32
                     words = ["--steps", str(count), "--batch-size", str(batch), "--lr", str(lr)]
+                    words += ["--warmup", "1"] if batch == 8 else []
                     printed = self.ddp(4, rate, CPU, *words)
                     found_s = re.search(r"median step (\d+\.\d+) s", printed)
                     assert found_s is not None, printed
@@ -252,39 +255,81 @@ class Bench:
 
     # ------------------------------------------------------------------------------- table
 
-    def table(self) -> str:
-        """Speed-ups over one node, medians of seeds; two nodes and the same batch by one seed."""
+    def gains(self) -> dict[str, dict[str, list[float]]]:
+        """Speed-ups over one node by link and by who, one a seed; two nodes by one seed."""
         rows = self.book.rows
         one_s = _median(self.book, "time, one node, {}")
         alone = {seed: rows[f"steps, one node, seed {seed}"]["steps"] for seed in SEEDS}
 
-        def gain(name: str, step_s: float) -> str:
-            found = [
+        def gain(name: str, step_s: float) -> list[float]:
+            return [
                 count * one_s / (row["steps"] * step_s)
                 for seed, count in alone.items()
                 if (row := rows.get(f"steps, {name}, seed {seed}")) is not None and row["steps"]
             ]
-            return f"{statistics.median(found):.2f}×"
 
-        head = (
-            "link",
-            "DDP, batch × 4",
-            "DDP, same batch",
-            "reparto, 2 nodes",
-            "reparto, 4 nodes",
-        )
-        lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+        found: dict[str, dict[str, list[float]]] = {}
         for rate in RATES:
+            large = rows[f"time, DDP, 32 a node, {rate}"]["step_s"]
             same = rows.get(f"time, DDP, 8 a node, {rate}")
-            cells = [
-                gain("DDP, batch x 4", rows[f"time, DDP, 32 a node, {rate}"]["step_s"]),
-                f"{one_s / same['step_s']:.2f}×" if same is not None else "–",
-            ]
+            here = found[rate] = {"DDP, batch × 4": gain("DDP, batch x 4", large)}
+            here["DDP, same batch"] = [one_s / same["step_s"]] if same is not None else []
             for nodes in (2, 4):
                 step_s = _median(self.book, _time_key(rate, nodes, "{}"))
-                cells.append(gain(f"{CHOSEN[rate]}, {nodes} nodes", step_s))
-            lines.append(f"| {rate} | {' | '.join(cells)} |")
+                here[f"reparto, {nodes} nodes"] = gain(f"{CHOSEN[rate]}, {nodes} nodes", step_s)
+        return found
+
+    def table(self) -> str:
+        """Medians, and the bars."""
+        found = self.gains()
+        head = ["link", *next(iter(found.values())), "bar"]
+        lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+        for rate, who in found.items():
+            cells = [f"{statistics.median(each):.2f}×" if each else "–" for each in who.values()]
+            ddp = max(
+                statistics.median(each) for name, each in who.items() if each and "DDP" in name
+            )
+            bar = max(BARS[rate][0], BARS[rate][1] * ddp)
+            lines.append(f"| {rate} | {' | '.join(cells)} | {bar:.2f}× |")
         return "\n".join(lines)
+
+    def plot(self, path: Path) -> None:
+        """Speed-up against the link; development loss against time at 100 Mbit/s."""
+        import matplotlib
+
+        matplotlib.use("agg")
+        from matplotlib import pyplot
+
+        found = self.gains()
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+        names = [name for name in next(iter(found.values())) if name != "DDP, same batch"]
+        colours = dict(zip(names, ("#dd6b3d", "#8fb8de", "#2f83d1"), strict=True))
+        order = list(reversed(RATES))
+        for name in names:
+            values = [statistics.median(found[rate][name]) for rate in order]
+            left.plot(order, values, "o-", color=colours[name], label=name)
+        left.plot(order, [BARS[rate][0] for rate in order], "_", color="black", markersize=18,
+                  label="to be reached")  # fmt: skip
+        left.axhline(1, color="#7f8792", linestyle=":")
+        left.set(title="Times as fast as one node to a dev loss of 3.60", ylim=(0, None),
+                 xlabel="each node's line")  # fmt: skip
+        left.legend(frameon=False)
+        rows, rate = self.book.rows, "100mbit"
+        lines = {
+            "one node": ("steps, one node, seed 0", _median(self.book, "time, one node, {}")),
+            "DDP, batch × 4": ("steps, DDP, batch x 4, seed 0",
+                               rows[f"time, DDP, 32 a node, {rate}"]["step_s"]),
+            "reparto, 4 nodes": (f"steps, {CHOSEN[rate]}, 4 nodes, seed 0",
+                                 _median(self.book, _time_key(rate, 4, "{}"))),
+        }  # fmt: skip
+        for name, (key, step_s) in lines.items():
+            curve = rows[key]["curve"]
+            right.plot([step * step_s for step, _, _ in curve], [loss for _, loss, _ in curve],
+                       color=colours.get(name, "#7f8792"), label=name)  # fmt: skip
+        right.axhline(TARGET, color="#7f8792", linestyle=":")
+        right.set(title="Development loss at 100 Mbit/s, seed 0", xlabel="seconds of training")
+        right.legend(frameon=False)
+        figure.savefig(path, dpi=130)
 
 
 def _time_key(rate: str, nodes: int, again: object) -> str:
@@ -321,6 +366,7 @@ def main() -> None:
         getattr(bench, part)()
     if {"steps", "times"} <= set(args.only):
         print(bench.table())
+        bench.plot(args.results.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,15 @@ def test_gpus_are_counted_as_cuda_would_see_them(tmp_path, visible, expected):
     assert num_gpus(env, str(tmp_path)) == expected
 
 
+def test_config_that_is_not_understood_is_a_problem(cli):
+    cli.env["TF_CONFIG"] = "{"
+    done = cli.run("doctor", "--json", "-")
+    assert done.returncode == 1
+    (problem,) = [one for one in json.loads(done.stdout)["problems"] if "TF_CONFIG" in one["what"]]
+    assert problem["severity"] == "error" and "is no JSON" in problem["what"]
+    assert '"cluster"' in problem["remedy"]
+
+
 def test_command_prints_facts_and_json_alone(cli):
     done = cli.run("doctor", "--json", "-")
     assert done.returncode == 0

@@ -18,6 +18,15 @@ def test_help_of_each_command_has_an_example(command, capsys):
     assert "--json FILE" in text or command == "lab"
 
 
+@pytest.mark.parametrize(
+    ("command", "offers_peers"), [("run", True), ("verify", False), ("compare", False)]
+)
+def test_help_offers_peers_where_they_can_be_used(command, offers_peers, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert ("peers" in capsys.readouterr().out) is offers_peers
+
+
 def test_version_is_printed(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])

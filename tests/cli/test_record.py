@@ -109,6 +109,24 @@ def test_dry_run_makes_no_folder(nothing_starts):
     assert not (nothing_starts / "usage").exists()
 
 
+def test_result_is_told_though_the_recording_cannot_be_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    run = api.run
+
+    def run_and_lose_the_folder(*args, **more):
+        result = run(*args, **more)
+        (tmp_path / "usage").rmdir()
+        return result
+
+    monkeypatch.setattr(api, "run", run_and_lose_the_folder)
+    options = ["--workers", "1", "--no-probe", "--steps", "20", "--record", "usage"]
+    assert main(["run", *options, "--json", "result.json", "train.py"]) == 0
+    assert "the recording was not written" in capsys.readouterr().err
+    document = json.loads((tmp_path / "result.json").read_text())
+    assert document["status"] == "done" and len(document["usage"]) == 1
+
+
 def test_folder_of_a_refused_run_is_taken_away(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["run", "--record", "usage", "no-such.py"]) == 2

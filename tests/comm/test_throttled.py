@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from reparto.comm import GlooGroup, Meeting, ThreadGroup, ThrottledGroup, Wire
+from reparto.comm import Departure, GlooGroup, Meeting, ThreadGroup, ThrottledGroup, Wire
+from reparto.comm._arrivals import Arrival, Arrivals
 from reparto.comm._throttled import _in_tree
 from reparto.errors import UsageError
 from reparto.measure.links import measure_links
@@ -153,6 +154,47 @@ def test_a_server_takes_what_comes_one_after_the_other_from_whoever_sends():
     taken_s, sources = on_lines([Line(down_bits_per_s=80e6), Line(), Line()], work)[0]
     assert taken_s == pytest.approx(0.2, rel=0.1)
     assert sources == [1, 2]
+
+
+@pytest.mark.alone
+def test_a_distant_sender_holds_up_no_near_one():
+    def work(group):
+        if group.rank():
+            if group.rank() == 2:  # the distant one has announced its message by then
+                group.inner.recv([torch.zeros(1)], 1, 9).wait()
+            sent = group.send([torch.ones(1)], 0, 3)
+            if group.rank() == 1:
+                sent.wait()
+                group.inner.send([torch.ones(1)], 2, 9).wait()
+            return sent.wait()
+        began, found = time.perf_counter(), []
+        for _ in range(2):
+            one = group.recv_anysource([torch.zeros(1)], 3)
+            one.wait()
+            found.append((one._source_rank(), time.perf_counter() - began))
+        return found
+
+    lines = [Line(), Line(delay_s=0.4), Line()]
+    (near, near_s), (far, far_s) = on_lines(lines, work)[0]
+    assert (near, far) == (2, 1)
+    assert near_s < 0.3 and far_s == pytest.approx(0.4, abs=0.1)
+
+
+def test_messages_of_one_sender_keep_their_order_whatever_the_jitter():
+    wire = Wire(Line())
+    late, soon = (Departure(time.time(), 0.0, 0.0, travel_s) for travel_s in (0.2, 0.0))
+    arrivals = Arrivals(None, None, wire)
+    arrivals._kept = [Arrival(1, late, ["a"]), Arrival(1, soon, ["b"]), Arrival(2, soon, ["c"])]
+    arrivals._is_reading = True
+    assert [arrivals.take([]).tensors for _ in range(3)] == [["c"], ["a"], ["b"]]
+
+
+def test_failure_of_the_group_inside_is_raised_to_whoever_waits():
+    def broken(note):
+        raise RuntimeError("connection closed")
+
+    with pytest.raises(RuntimeError, match="connection closed"):
+        Arrivals(broken, None, Wire(Line())).take([])
 
 
 @pytest.mark.alone

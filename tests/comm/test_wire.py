@@ -84,6 +84,21 @@ def test_messages_queue_at_a_receiver_and_pass_while_nobody_waits(clock):
     assert [server.arrive(BYTES, one) for one in departures] == pytest.approx([101, 102, 103])
 
 
+def test_message_that_is_still_far_away_holds_up_none_that_is_here(clock):
+    wire = Wire(Line(down_bits_per_s=MEGABIT))
+    far = Departure(handed_at=clock.day, begin_s=0.0, end_s=0.0, travel_s=10.0)
+    near = far._replace(travel_s=0.0)
+    arrivals = [wire.arrive(BYTES, one) for one in (far, near, far, near)]
+    assert arrivals == pytest.approx([111, 101, 112, 102])
+
+
+def test_only_the_latest_times_of_a_line_are_remembered(clock):
+    wire = Wire(Line(up_bits_per_s=MEGABIT))
+    found = [wire.book(BYTES, 0, 0) for _ in range(200)]
+    assert found == pytest.approx([101.0 + n for n in range(200)])
+    assert len(wire._up._taken) < 100
+
+
 def test_clock_of_a_sender_that_is_fast_makes_no_message_slower(clock):
     departure = Departure(handed_at=clock.day + 3600, begin_s=0.0, end_s=1.0, travel_s=0.5)
     assert Wire(Line()).arrive(BYTES, departure) == pytest.approx(101.5)
@@ -91,7 +106,14 @@ def test_clock_of_a_sender_that_is_fast_makes_no_message_slower(clock):
 
 @pytest.mark.parametrize(
     "line",
-    [Line(up_bits_per_s=0), Line(down_bits_per_s=-1), Line(loss=1), Line(delay_s=-1)],
+    [
+        Line(up_bits_per_s=0),
+        Line(down_bits_per_s=-1),
+        Line(loss=1),
+        Line(delay_s=-1),
+        Line(delay_s=float("nan")),
+        Line(jitter_s=float("inf")),
+    ],
     ids=str,
 )
 def test_lines_that_cannot_be_are_refused(line):

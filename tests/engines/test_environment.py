@@ -3,6 +3,7 @@
 import pytest
 
 from reparto.engines._environment import worker_environments
+from reparto.errors import UsageError
 from reparto.spec import (
     Cluster,
     Host,
@@ -69,6 +70,17 @@ def test_hash_seed_is_shared_but_left_alone_for_one_worker():
     assert "PYTHONHASHSEED" not in environments(plan("a"))[0]
     assert {env["PYTHONHASHSEED"] for env in environments(plan("a", "b"))} == {"0"}
     assert "PYTHONHASHSEED" not in environments(plan("a", "b"), outer={"PYTHONHASHSEED": "7"})[0]
+
+
+def test_script_that_distributes_itself_is_refused_on_an_emulated_line():
+    program = Program(script="t.py", launch="torchrun")
+    slow = Cluster(hosts=(Host(name="a", line=Line(delay_s=1.0)), Host(name="b")))
+    plain = Cluster(hosts=(Host(name="a"), Host(name="b")))
+    for cluster, outer in ((slow, {}), (plain, {"REPARTO_LINE": "{}"})):
+        with pytest.raises(UsageError, match="distributes itself") as caught:
+            worker_environments(program, plan("a", "b"), cluster, Options(), outer)
+        assert "root" in caught.value.remedy
+    assert worker_environments(program, plan("a"), slow, Options(), {})  # talks to nobody
 
 
 def test_workers_are_told_the_line_of_their_host_and_all_of_them_where_one_has_a_line():

@@ -14,10 +14,10 @@ import pytest
 from tests.conftest import TRAIN, Cli
 
 from reparto import api, engines
-from reparto.cli._doctor import _tasks
-from reparto.engines import _circle
+from reparto.cli._doctor import _task
+from reparto.engines import Launch, WorkerLaunch, _circle
 from reparto.engines._circle import Hub, Spoke
-from reparto.engines._peers import PeersEngine
+from reparto.engines._peers import PeersEngine, PeersRun
 from reparto.engines._statement import differences, statement_of
 from reparto.engines._tf_config import Peer, task_of
 from reparto.errors import EngineError, UsageError
@@ -56,6 +56,8 @@ def test_hosts_of_one_address_are_told_apart_by_port():
         ("[]", "has no 'cluster'"),
         ('{"cluster": {"worker": ["a:1"]}}', "has no 'task'"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "no index"),
+        (config(TWO, index=1.9), "no index"),
+        (config(TWO, index=True), "no index"),
         (config([]), "neither a chief nor a worker"),
         (config("a:1"), "no list of addresses"),
         (config(TWO, index=2), "index 2, but 2 of the type 'worker'"),
@@ -63,6 +65,7 @@ def test_hosts_of_one_address_are_told_apart_by_port():
         (config(TWO, kind="boss"), "type 'boss'"),
         (config(["10.0.0.1"]), "host:port"),
         (config(["10.0.0.1:http"]), "host:port"),
+        (config(["10.0.0.1:²"]), "host:port"),
         (config(["[::1]:80"]), "IPv4"),
         (config(["a:1", "a:1"]), "names a:1 twice"),
     ],
@@ -92,11 +95,10 @@ def test_engine_is_the_given_one_or_peers_where_there_are_several_hosts(given, e
 
 def test_doctor_tells_what_the_config_says(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert _tasks() == []
+    assert _task() == ([], [])
     monkeypatch.setenv("TF_CONFIG", config(TWO, index=1))
-    assert _tasks() == [("TF_CONFIG", "this is worker 1, host 2 of 2 (10.0.0.1, 10.0.0.2)")]
-    monkeypatch.setenv("TF_CONFIG", "{")
-    assert "is no JSON" in _tasks()[0][1]
+    told = ("TF_CONFIG", "this is worker 1, host 2 of 2 (10.0.0.1, 10.0.0.2)")
+    assert _task() == ([told], [])
 
 
 # ------------------------------------------------------------------------------- what is planned
@@ -149,20 +151,29 @@ def test_engine_says_that_it_needs_the_config(monkeypatch):
 # ------------------------------------------------------------------------------ what is compared
 
 
-def statement(text="x = 1", folder="/home/a", **changes):
+def statement(text="x = 1", folder="/home/a", settings=None, **changes):
     files = (SourceFile(path=f"{folder}/t.py", module="__main__", original=text, converted=text),)
     plan = {"num_workers": 2, "placement": ("a", "b"), **changes}
     assignment = Assignment(
         program=Program(script=f"{folder}/t.py", files=files),
-        plan=Plan(strategy=StrategyConfig(kind="all-reduce"), **plan),
+        plan=Plan(strategy=StrategyConfig(kind="all-reduce", settings=settings or {}), **plan),
         options=Options(),
     )
     return statement_of(assignment, (Peer(name="a", address="a", port=1),))
 
 
-def test_threads_and_folders_may_differ():
-    other = statement(folder="/home/b", threads_per_worker=7)
-    assert differences(statement(), other, ("a", "b")) == ""
+def test_threads_folders_and_the_order_of_settings_may_differ():
+    one = statement(settings={"x": 1, "y": 2})
+    other = statement(folder="/home/b", threads_per_worker=7, settings={"y": 2, "x": 1})
+    assert differences(one, other, ("a", "b")) == ""
+
+
+def test_line_that_only_one_machine_plays_is_named(monkeypatch):
+    monkeypatch.delenv("REPARTO_LINE", raising=False)
+    one = statement()
+    monkeypatch.setenv("REPARTO_LINE", '{"delay_s": 1}')
+    found = differences(one, statement(), ("a", "b"))
+    assert found == "REPARTO_LINE: not set on a, set on b"
 
 
 @pytest.mark.parametrize(
@@ -171,6 +182,7 @@ def test_threads_and_folders_may_differ():
         (statement("x = 2"), "t.py is not the same text"),
         (statement(device="cuda"), "device: cpu on a, cuda on b"),
         ({**statement(), "reparto": "9"}, "9 on b"),
+        ({**statement(), "torch": "1.0"}, "1.0 on b"),
         ({**statement(), "helper.py": "sha256:0"}, "helper.py is used on b only"),
     ],
 )
@@ -219,6 +231,29 @@ def test_everybody_hears_what_one_tells(circle):
     assert [each["from"] for each in heard[circle[1]]] == [0]
 
 
+def test_only_the_first_machine_hears_who_has_heard(circle):
+    hub, one, other = circle
+    one.tell(kind="stopping")
+    one.tell(kind="ended", rank=1)
+    heard = turned(*circle, until=lambda heard: heard[other])
+    assert [each["kind"] for each in heard[hub]] == ["stopping", "ended"]
+    assert [each["kind"] for each in heard[other]] == ["ended"]
+
+
+def test_hanging_up_has_one_limit_for_all_machines_and_none_for_strangers(circle, monkeypatch):
+    monkeypatch.setattr(_circle, "CLOSE_LIMIT_S", 1.0)
+    hub = circle[0]
+    first = hub.peers[0]
+    strangers = [socket.create_connection((first.address, first.port)) for _ in range(3)]
+    while len(hub._strangers) < len(strangers):
+        hub._strangers.append(_circle.Line(hub._listen.accept()[0]))
+    since = time.monotonic()
+    hub.close()  # nobody hangs up at the other end
+    assert time.monotonic() - since < 1.9
+    for stranger in strangers:
+        stranger.close()
+
+
 def test_machine_that_hangs_up_is_missed_by_all(circle):
     circle[2]._line._socket.close()
     hub, spoke = circle[:2]
@@ -243,6 +278,30 @@ def test_two_machines_of_one_index_are_told(peers):
     one, other = (Spoke(peers, 1, {}) for _ in range(2))
     with pytest.raises(EngineError, match="two machines say that they are host 2"):
         turned(hub, one, other, until=lambda _: False)
+
+
+def test_machine_with_more_hosts_is_told_that_the_hosts_differ(peers):
+    listen, peers = peers
+    hub = Hub(listen, peers[:2], {"hosts": "a b"})
+    spoke = Spoke(peers, 2, {"hosts": "a b c"})
+    with pytest.raises(EngineError, match="hosts: a b on a, a b c on host 3"):
+        turned(hub, spoke, until=lambda _: False)
+    with pytest.raises(EngineError, match="hosts: a b on a, a b c on host 3"):
+        turned(spoke, until=lambda _: False)
+
+
+def test_listener_that_always_hangs_up_is_given_up(peers, monkeypatch):
+    monkeypatch.setattr(_circle, "MEET_LIMIT_S", 0.2)
+    monkeypatch.setattr(_circle, "TRY_EVERY_S", 0.0)
+    listen, peers = peers
+    listen.setblocking(False)
+
+    def hang_up(_):
+        if (connection := _circle._accepted(listen)) is not None:
+            connection.close()
+
+    with pytest.raises(EngineError, match=r"was not reached.*it hung up"):
+        turned(Spoke(peers, 1, {}), until=hang_up, limit_s=5.0)
 
 
 def test_machines_that_do_not_run_the_same_are_told_the_difference(peers):
@@ -272,6 +331,60 @@ def test_machine_that_is_not_reached_is_named_with_what_to_look_for(peers, monke
         turned(Spoke(peers, 1, {}), until=lambda _: False)
     for word in ("firewall", "index", "start"):
         assert word in caught.value.remedy
+
+
+# ----------------------------------------------------------------- one machine, and an end of ours
+
+
+def one_of_two(peers, code):
+    """Machine 0, whose worker runs some code, and the other end of its circle."""
+    listen, peers = peers
+    listen.close()
+    command = (sys.executable, "-c", code)
+    workers = [WorkerLaunch(rank=k, host=peers[k].name, command=command, env={}) for k in (0, 1)]
+    run = PeersRun(Launch(engine="peers", workers=tuple(workers)), peers[:2], 0)
+    plan = Plan(strategy=StrategyConfig(kind="single"), num_workers=2, placement=("a", "b"))
+    assignment = Assignment(program=Program(script="t.py"), plan=plan, options=Options())
+    run.assign(assignment)
+    return run, Spoke(peers[:2], 1, statement_of(assignment, peers[:2]))
+
+
+def heard_by(spoke, run, until):
+    heard, end_s = [], time.monotonic() + 20
+    while not until(heard):
+        assert time.monotonic() < end_s, heard
+        run.poll(0.0)
+        heard += spoke.turn()
+    return heard
+
+
+def test_worker_that_ends_while_it_stands_by_is_told_of_and_not_told_to_go(peers):
+    run, spoke = one_of_two(peers, "raise SystemExit(3)")
+    worker = run._workers[0]
+    number = worker._control
+    reader, writer = os.pipe()
+    while worker.status is None:
+        run.poll(0.05)
+    os.dup2(writer, number)  # another file has the number of its pipe by now
+    heard = heard_by(spoke, run, lambda heard: any(one["kind"] == "ended" for one in heard))
+    assert [one["status"] for one in heard if one["kind"] == "ended"] == [3]
+    os.set_blocking(reader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reader, 1)
+    spoke.close()
+    assert run.wait().status == "failed"
+    for each in (reader, writer, number):
+        os.close(each)
+
+
+def test_request_to_stop_is_not_told_again(peers):
+    run, spoke = one_of_two(peers, "import time; time.sleep(60)")
+    heard_by(spoke, run, lambda _: spoke.is_complete)
+    spoke.tell(kind="stop", now=True)
+    heard = heard_by(spoke, run, lambda heard: any(one["kind"] == "ended" for one in heard))
+    assert {one["kind"] for one in heard} & {"stop", "stopping"} == set()
+    spoke.close()
+    assert run.wait().status == "stopped"
 
 
 # --------------------------------------------------------------------- two commands side by side
@@ -323,6 +436,15 @@ def test_two_machines_train_as_one(machines):
     assert re.search(r"done after .* · 16 steps", second.stderr)
     assert (machines[0].folder / "model.pt").exists()
     assert not (machines[1].folder / "model.pt").exists()
+
+
+@pytest.mark.alone
+def test_workers_meet_where_the_config_says_though_the_way_has_another_address(machines):
+    port = json.loads(machines[0].env["TF_CONFIG"])["cluster"]["worker"][0].split(":")[1]
+    for index, machine in enumerate(machines):
+        machine.env["TF_CONFIG"] = config([f"127.0.0.2:{port}", "127.0.0.1:1"], index=index)
+    for done in ended(started(machines, TRAIN, "--steps", 2)):
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.alone

@@ -1,5 +1,7 @@
 """How many workers, where, with how many threads."""
 
+import dataclasses
+
 import pytest
 
 from reparto.errors import UsageError
@@ -54,6 +56,16 @@ def test_more_workers_than_cores_is_told():
     found = plan(Job(script="t.py", workers=5), cluster(2), program())
     assert found.num_workers == 5
     assert any("take turns" in reason for reason in found.reasons)
+
+
+def test_more_workers_than_cores_is_told_where_hosts_are_taken_to_be_alike():
+    alike = dataclasses.replace(cluster(2), alike=True)
+    assert any("take turns" in reason for reason in turns(alike, 3))
+    assert not any("take turns" in reason for reason in turns(alike, 2))
+
+
+def turns(hosts, num_workers):
+    return plan(Job(script="t.py", workers=num_workers), hosts, program()).reasons
 
 
 def test_gpus_are_taken_where_the_script_asks_for_one():

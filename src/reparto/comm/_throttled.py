@@ -19,7 +19,7 @@ What a member of a group puts on its line, by the algorithms that gloo uses:
 
 Of a message the receiver is told when it left (a small message beside it, on a tag of its own),
 so the lines of both ends count. From anyone, the message comes first that is here first on the
-line (`_announced.py`). The limits of the model:
+line (`_arrivals.py`). The limits of the model:
 
 - In an operation of all members each knows its own line only, and books it when it joins. One on
   a fast line is done early, and then waits for the others in the operation after it. Runs take
@@ -31,7 +31,8 @@ line (`_announced.py`). The limits of the model:
 - A future waits when it is asked for. torch's DDP asks in its backward pass, where then nothing
   overlaps.
 - Who comes first of several is judged by when they leave and travel, before they share the
-  receiver's line; and one that is handed over before the next is announced stays before it.
+  receiver's line; one that is handed over before the next is sent stays before it. Messages of
+  one tag that anyone may send have one size.
 - When a message left is told by the sender's clock. Clocks of machines have to agree to well below
   the delays that are played; where the sender's is fast, a message counts as sent when announced.
 """
@@ -48,10 +49,10 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
-from reparto.comm._announced import Announcements, departure_in
+from reparto.comm._arrivals import Arrivals, departure_in, no_departure
 from reparto.comm._base import Group
 from reparto.comm._counting import payload_bytes
-from reparto.comm._wire import Departure, Wire
+from reparto.comm._wire import Wire
 from reparto.spec import Pattern, wire_bytes
 
 #: Added to the tag of a message: the departure that belongs to it.
@@ -69,7 +70,7 @@ class ThrottledGroup(Group):
     def __init__(self, inner: Group, wire: Wire) -> None:
         super().__init__(inner, epoch=inner.epoch)
         self.wire = wire
-        self._announced: dict[int, Announcements] = {}
+        self._arrivals: dict[int, Arrivals] = {}
         self._lock = Lock()
 
     def beside(self, name: str) -> ThrottledGroup:
@@ -129,7 +130,7 @@ class ThrottledGroup(Group):
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
         """Receive from one member."""
-        note = torch.zeros(len(Departure._fields), dtype=torch.float64)
+        note = no_departure()
         announced = super().recv(note, src, tag + _DEPARTURES)
         # Received at once: who sends may wait for that.
         return _Received(super().recv(tensors, src, tag), self.wire, tensors, note, announced)
@@ -138,15 +139,17 @@ class ThrottledGroup(Group):
         """Receive from whichever member sends first; the ``Work`` tells which."""
         return _ReceivedFromAnyone(self, tensors, tag)
 
-    def announced(self, tag: int) -> Announcements:
-        """What has been announced under a tag, by anyone."""
-        receive = super().recv_anysource
+    def arrivals(self, tag: int) -> Arrivals:
+        """The messages of a tag that anyone sends."""
+        announced, receive = super().recv_anysource, super().recv
         with self._lock:
-            if tag not in self._announced:
-                self._announced[tag] = Announcements(
-                    lambda note: receive(note, tag + _DEPARTURES), self.wire
+            if tag not in self._arrivals:
+                self._arrivals[tag] = Arrivals(
+                    lambda note: announced(note, tag + _DEPARTURES),
+                    lambda tensors, source: receive(tensors, source, tag),
+                    self.wire,
                 )
-            return self._announced[tag]
+            return self._arrivals[tag]
 
     def _book(self, pattern: Pattern, sent: Any, received: Any, hops: int) -> float:
         size = self.size()
@@ -245,8 +248,11 @@ class _ReceivedFromAnyone(_Held):
 
     def join(self, timeout: timedelta | None) -> None:
         timeout_s = inf if timeout is None else timeout.total_seconds()
-        self.source, departure = self.group.announced(self.tag).take(timeout_s)
-        _wait(Group.recv(self.group, self.result_in, self.source, self.tag), timeout)
+        self.source, departure, tensors = self.group.arrivals(self.tag).take(
+            self.result_in, timeout_s
+        )
+        for mine, received in zip(self.result_in, tensors, strict=True):
+            mine.detach().copy_(received)
         self.done_at = self.group.wire.arrive(payload_bytes(self.result_in), departure)
 
     def is_completed(self) -> bool:
