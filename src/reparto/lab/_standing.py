@@ -9,6 +9,7 @@ import contextlib
 import os
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,8 @@ def _write_down(standing: Standing) -> None:
     """Where there is a record already, somebody else builds the same lab just now."""
     path = _path(standing.lab.name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.parent.stat().st_uid != os.geteuid():
-        raise LabError(f"{path.parent} belongs to somebody else", remedy="remove or rename it")
+    if not _is_ours(path.parent):
+        raise LabError(f"{path.parent} belongs to somebody else", remedy="set XDG_RUNTIME_DIR")
     try:
         with path.open("x") as record:
             record.write(to_json(standing))
@@ -123,7 +124,7 @@ def find(name: str) -> Standing | None:
 def standing() -> list[Standing]:
     """Every lab that stands, or that a crash has left half built."""
     found = []
-    for path in sorted(_folder().glob("*.json")):
+    for path in sorted(_folder().glob("*.json")) if _is_ours(_folder()) else ():
         with contextlib.suppress(OSError, ValueError, UsageError):
             found.append(from_json(Standing, path.read_text()))
     return found
@@ -177,6 +178,11 @@ def _do(command: Command) -> None:
         )
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can have written what lies there."""
+    return folder.is_dir() and folder.stat().st_uid == os.geteuid()
+
+
 def _path(name: str) -> Path:
     return _folder() / f"{name}.json"
 
@@ -184,8 +190,10 @@ def _path(name: str) -> Path:
 def _folder() -> Path:
     if os.geteuid() == 0:
         return Path("/run/reparto-labs")
-    own = os.environ.get("XDG_RUNTIME_DIR") or Path("~/.cache").expanduser()
-    return Path(own, "reparto-labs")
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    if own:
+        return Path(own, "reparto-labs")
+    return Path(tempfile.gettempdir(), f"reparto-labs-{os.geteuid()}")
 
 
 def _is_alive(pid: int) -> bool:
