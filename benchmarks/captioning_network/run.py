@@ -368,6 +368,12 @@ def main() -> None:
     if {"steps", "times"} <= set(args.only):
         print(bench.table())
         bench.plot(args.results.with_suffix(".png"))
+        told = {
+            rate: {name: f"{statistics.median(each):.2f}" for name, each in who.items() if each}
+            for rate, who in bench.gains().items()
+        }
+        table = args.results.with_name("speed-ups.json")
+        table.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
