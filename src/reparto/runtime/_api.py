@@ -51,7 +51,7 @@ def init(strategy: str = "all-reduce", **settings: Any) -> None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     # torchrun's own store listens on MASTER_PORT, so ours stands beside it.
     port = int(os.environ["MASTER_PORT"]) + 1
-    join(
+    world = join(
         rank=int(os.environ["RANK"]),
         world_size=size,
         strategy=StrategyConfig(kind=strategy, settings=settings),
@@ -61,6 +61,7 @@ def init(strategy: str = "all-reduce", **settings: Any) -> None:
     )
     if int(os.environ["RANK"]) > 0:
         _stay_silent()
+    world.data.barrier().wait()  # what worker 0 writes from here on is new to all others
 
 
 def _is_spawned() -> bool:
