@@ -35,7 +35,8 @@ def losses_agree(found):
     curves = [[point.loss for point in one.run.curve] for one in found.cells]
     print(*curves, sep="\n")  # shown where the test fails
     alone, slow, quick = curves
-    assert slow == pytest.approx(quick, rel=1e-3)
+    # Slices follow measured speed from some step on, and each worker draws its own dropout.
+    assert slow == pytest.approx(quick, rel=0.03)
     for curve in (alone, quick):
         assert curve[-1] < curve[0] - 0.2
 
