@@ -7,6 +7,8 @@ import pytest
 from reparto import api
 from reparto.cli import main
 
+pytestmark = pytest.mark.xdist_group("compare")  # one comparison for all
+
 SCRIPT = """\
 import sys
 import torch

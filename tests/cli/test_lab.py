@@ -11,6 +11,9 @@ from tests.lab.kernel import clean, need_kernel, new_lab, traces
 from reparto.cli import main
 from reparto.lab import down, find, this_machine
 
+#: One after the other: who builds a lab sweeps those that were abandoned, also another test's.
+pytestmark = pytest.mark.xdist_group("labs")
+
 
 @pytest.fixture
 def name():
@@ -137,7 +140,6 @@ def on_one_machine(tmp_path_factory):
     return done.stdout
 
 
-@pytest.mark.xdist_group("lab-runs")
 def test_emulated_run_trains_the_same_as_two_workers_do_on_one_machine(cli, train, on_one_machine):
     settings = ("--emulate", "--nodes", 2, "--rate", "50mbit", "--strategy", "all-reduce")
     done = cli.run("lab", "run", *settings, "--json", "-", train)
@@ -150,7 +152,6 @@ def test_emulated_run_trains_the_same_as_two_workers_do_on_one_machine(cli, trai
 
 
 @pytest.mark.root
-@pytest.mark.xdist_group("lab-runs")
 def test_run_on_a_lab_of_the_kernel_trains_the_same(cli, train, on_one_machine):
     need_kernel()
     lab = new_lab(2)

@@ -9,6 +9,8 @@ from reparto import api
 from reparto.cli import main
 from reparto.spec import Job, Options, Recording, Step, Usage, from_json
 
+pytestmark = pytest.mark.xdist_group("record")  # one recording for all
+
 SCRIPT = """\
 import torch
 from torch import nn

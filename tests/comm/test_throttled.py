@@ -212,8 +212,7 @@ def test_a_line_without_limits_adds_less_than_a_millisecond():
 
         return median(group) - median(group.inner)
 
-    # A loaded machine wakes threads late: of some tries the best one tells.
-    assert min(max(on_lines([Line()] * 2, work)) for _ in range(3)) < 0.001
+    assert max(on_lines([Line()] * 2, work)) < 0.001
 
 
 @pytest.mark.alone

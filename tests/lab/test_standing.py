@@ -13,6 +13,9 @@ from reparto.lab import down, find, stand, standing, up
 from reparto.lab._layout import namespace
 from tests.lab.kernel import clean, need_kernel, new_lab, traces
 
+#: One after the other: who builds a lab sweeps those that were abandoned, also another test's.
+pytestmark = pytest.mark.xdist_group("labs")
+
 ENDLESS = """\
 import torch
 model = torch.nn.Linear(4, 1)

@@ -119,3 +119,23 @@ def test_traffic_counts_the_levels(fragments):
     *messages, added = level.traffic(profile, cluster)
     assert tuple(messages) == kept
     assert (added.pattern, added.size_bytes, added.every) == ("all-reduce", 1 << 14, 8)
+
+
+def test_an_optimizer_without_them_is_told_once():
+    meeting = Meeting(2)
+
+    def work(group):
+        weights = torch.zeros(300, requires_grad=True)
+        optimizer = torch.optim.SGD([weights], 0.1)
+        parameters = ParameterSet("set", [weights])
+        parameters.optimizer_ref = lambda: optimizer
+        strategy = DiLoCo.Config(sync_every=1, moments="level").build(group)
+        told = []
+        strategy.tell = told.append
+        strategy.start(parameters)
+        for _ in range(3):
+            strategy.after_step(parameters)
+        return told
+
+    for told in run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work):
+        assert told == ["moments=level does nothing here: the optimizer has no second moments"]

@@ -23,6 +23,9 @@ from reparto.sweep._lab_table import lab_header, lab_in_words, lab_rows
 from tests.sweep.synthetic import failed, run
 from tests.sweep.test_usage import two_hosts
 
+#: One after the other: who builds a lab sweeps those that were abandoned, also another test's.
+pytestmark = pytest.mark.xdist_group("labs")
+
 TARGET = 0.5  # reached after 14 steps
 
 

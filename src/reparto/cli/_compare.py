@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import math
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
-from reparto.cli._arguments import add_engine, add_json, add_script, count, job_of, new_parser
+from reparto.cli._arguments import (
+    add_engine,
+    add_json,
+    add_script,
+    count,
+    job_of,
+    loss,
+    new_parser,
+)
 
 if TYPE_CHECKING:
     from reparto.spec import Comparison
@@ -40,7 +45,7 @@ def add_parser(subparsers: Any) -> None:
     add("--workers", type=count, metavar="N", help="default: all cores, or all GPUs")
     add(
         "--target",
-        type=_loss,
+        type=loss,
         metavar="LOSS",
         help="end a run once its training loss, smoothed, is as low",
     )
@@ -63,26 +68,21 @@ def add_parser(subparsers: Any) -> None:
 def command(args: argparse.Namespace) -> int:
     """Run what is to be compared, print the table, and write the rest."""
     from reparto import sweep
+    from reparto.cli._output import unless_empty
     from reparto.cli._side_by_side import SideBySide
     from reparto.errors import RepartoError
     from reparto.spec import finite, to_plain
 
     folder = Path(args.out)
-    is_new = not folder.exists()
-    screen: SideBySide | None = None
-    try:
+    with unless_empty(folder):
         request = _request(args)
         sweep.prepare(folder)
         screen = SideBySide(len(request.entries), folder / "output", json_target=args.json)
-        comparison = sweep.compare(request, screen)
-    except RepartoError as error:
-        if is_new:
-            with contextlib.suppress(OSError):  # something was written, or nothing was made
-                folder.rmdir()
-        if screen is not None:
-            status = "refused" if error.exit_status == 3 else "failed"
-            screen.write_json(status=status, error=error.message, remedy=error.remedy)
-        raise
+        try:
+            comparison = sweep.compare(request, screen)
+        except RepartoError as error:
+            screen.write_error(error)
+            raise
     screen.out(report(comparison))
     for path in sweep.write(comparison, folder):
         print(f"wrote {os.path.relpath(path)}", file=sys.stderr)
@@ -95,7 +95,7 @@ def report(comparison: Comparison) -> str:
     """The comparison as a table, and in words."""
     from reparto import sweep
 
-    lines = ["", *_aligned([sweep.header(), *sweep.rows(comparison)])]
+    lines = ["", *sweep.aligned([sweep.header(), *sweep.rows(comparison)], _WORDS)]
     target = comparison.target
     to = f", to a loss of {target:g}" if target is not None else ""
     lines.append(f"  time, samples, sent, steps: in all{to}; sent, waiting: of a worker")
@@ -120,22 +120,3 @@ def _status(comparison: Comparison) -> str:
     """The worst end that a run has come to."""
     ends = {run.status for run in comparison.runs}
     return next((end for end in ("stopped", "failed") if end in ends), "done")
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if index in _WORDS else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _loss(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text} is no loss to be reached")
-    return number

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reparto.cli import EXIT_INTERRUPTED
-from reparto.cli._arguments import add_json, add_script, count, job_of
+from reparto.cli._arguments import add_json, add_script, count, job_of, loss
 
 if TYPE_CHECKING:
     from reparto.spec import LabSweep
@@ -40,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="KIND or KIND:key=value:key=value, with commas between them; default: all-reduce",
     )
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
-    add("--target", type=float, metavar="LOSS", help="end a run once its smoothed loss is as low")
+    add("--target", type=loss, metavar="LOSS", help="end a run once its smoothed loss is as low")
     add("--samples", type=count, metavar="N", help="end a run after that many samples")
     add("--at-most", metavar="TIME", help="end a run that takes longer, as 10m or 90s")
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
@@ -61,25 +60,20 @@ def command(args: argparse.Namespace) -> int:
     """Sweep, print the table, and write the rest."""
     from reparto import sweep
     from reparto.cli._lab_screen import LabScreen
+    from reparto.cli._output import unless_empty
     from reparto.errors import RepartoError
     from reparto.spec import finite, to_plain
 
     folder = Path(args.out)
-    is_new = not folder.exists()
-    screen: LabScreen | None = None
-    try:
+    with unless_empty(folder):
         request = _request(args)
         sweep.prepare(folder)
         screen = LabScreen(len(request.places()), folder / "output", json_target=args.json)
-        found = sweep.sweep_lab(request, folder, screen)
-    except RepartoError as error:
-        if is_new:
-            with contextlib.suppress(OSError):  # something was written, or nothing was made
-                folder.rmdir()
-        if screen is not None:
-            status = "refused" if error.exit_status == 3 else "failed"
-            screen.write_json(status=status, error=error.message, remedy=error.remedy)
-        raise
+        try:
+            found = sweep.sweep_lab(request, folder, screen)
+        except RepartoError as error:
+            screen.write_error(error)
+            raise
     screen.out("\n" + "\n".join(sweep.text_table(found)) + "\n")
     if found.labels:
         for path in sweep.write_lab(found, folder):

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reparto.errors import UsageError
+from reparto.errors import RepartoError, UsageError
+
+
+@contextlib.contextmanager
+def unless_empty(folder: Path) -> Iterator[None]:
+    """Leave no empty folder behind that was not there before, where nothing came of it."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except RepartoError:
+        if is_new:
+            with contextlib.suppress(OSError):  # something was written, or nothing was made
+                folder.rmdir()
+        raise
 
 
 def write_json(target: str | None, document: Any) -> None:

@@ -13,6 +13,7 @@ from reparto.cli._arguments import (
     add_strategy,
     count,
     job_of,
+    loss,
     new_parser,
 )
 
@@ -61,7 +62,7 @@ def add_training(parser: argparse.ArgumentParser, *, threads: str = "cores / wor
     add_strategy(parser)
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
     add("--steps", type=count, metavar="K", help="leave after that many optimizer steps")
-    add("--target", type=float, metavar="LOSS", help="leave when the smoothed loss is that low")
+    add("--target", type=loss, metavar="LOSS", help="leave when the smoothed loss is that low")
     add("--patience", type=count, metavar="K", help="leave when it fell no more for K steps")
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
     add("--threads", type=count, metavar="T", help=f"of each worker; default: {threads}")
@@ -128,8 +129,7 @@ def train(args: argparse.Namespace, cluster: Cluster | None = None) -> int:
             return 0
         result = api.run(job, record.watcher, cluster=cluster)
     except RepartoError as error:
-        status = "refused" if error.exit_status == 3 else "failed"
-        screen.write_json(status=status, error=error.message, remedy=error.remedy)
+        screen.write_error(error)
         record.abandon()
         raise
     screen.result(result)

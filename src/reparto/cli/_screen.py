@@ -13,6 +13,7 @@ from reparto.cli._output import write_json
 from reparto.cli._progress import Progress
 from reparto.cli._style import Style, columns, duration, quantity
 from reparto.engines import Launch
+from reparto.errors import RepartoError
 from reparto.measure import MAX_FILES
 from reparto.spec import (
     Begin,
@@ -131,6 +132,11 @@ class Screen(Watcher):
     def write_json(self, **fields: Any) -> None:
         """Write all that is known as JSON, if that was asked for."""
         write_json(self._json_target, {**self._document, **fields})
+
+    def write_error(self, error: RepartoError) -> None:
+        """Write as JSON why nothing came of it."""
+        status = "refused" if error.exit_status == 3 else "failed"
+        self.write_json(status=status, error=error.message, remedy=error.remedy)
 
     def _failure(self, failure: Failure, num_workers: int) -> None:
         self._say(self._style("red", f"failed: {headline(failure, num_workers)}"))

@@ -130,7 +130,6 @@ class PeersRun(SupervisedRun):
         self._stop_asked = 0  # once, or twice for at once
         self._heard: set[int] = set()
         self._hear_until = 0.0
-        self._killed_at: float | None = None
         super().__init__(launch)
 
     def _start(self, launch: Launch) -> None:
@@ -304,11 +303,7 @@ class PeersRun(SupervisedRun):
         if self._stop_asked and not self._stopped:
             self.stop()
         super()._look_after()
-        now = time.monotonic()
-        if self.result is not None or self._kill_at is None or now < self._kill_at:
-            return
-        self._killed_at = self._killed_at or now
-        if now >= self._killed_at + KILLED_LIMIT_S:
+        if self._is_overdue(KILLED_LIMIT_S):
             for worker in self._stand_ins():
                 worker.lose("that machine does not tell how it ended")
 

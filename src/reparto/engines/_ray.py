@@ -238,7 +238,6 @@ class RayRun(SupervisedRun):
         self._ray = _import_ray()
         self._node_ids = node_ids
         self._links: dict[str, _Link] = {}
-        self._killed_at: float | None = None
         self._ship = launch.ship
         self._cwd = launch.cwd or os.getcwd()
         super().__init__(launch)
@@ -344,11 +343,7 @@ class RayRun(SupervisedRun):
 
     def _look_after(self) -> None:
         super()._look_after()
-        now = time.monotonic()
-        if self.result is not None or self._kill_at is None or now < self._kill_at:
-            return
-        self._killed_at = self._killed_at or now
-        if now >= self._killed_at + KILLED_LIMIT_S:
+        if self._is_overdue(KILLED_LIMIT_S):
             for link in self._links.values():
                 link.lose("its host does not answer any more", kill=True)
 

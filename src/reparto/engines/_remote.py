@@ -23,7 +23,41 @@ from reparto.spec import Begin, Event, Failed, Failure, Usage
 LOST = "HostLost"
 
 
-class RemoteWorker(Worker):
+class ToldWorker(Worker):
+    """A worker that somebody else looks after and tells of, by ``end`` or ``lose``."""
+
+    def __init__(self, rank: int, host: str) -> None:
+        super().__init__(rank, host)
+        self.pipes = {}
+        self._end: int | None = None
+
+    def end(self, status: int) -> None:
+        """Take note that it has ended, as of `subprocess.Popen.returncode`."""
+        if self._end is None:
+            self._end = status
+
+    def lose(self, why: str) -> None:
+        """Take note that nothing will be heard of it any more."""
+        if self._end is None:
+            lost = Failure(
+                rank=self.rank, host=self.host, error=LOST, message=why, time_s=time.time()
+            )
+            self.fail(lost)
+            self.end(-SIGKILL)
+
+    def go(self) -> None:
+        """Nothing to do: whoever looks after it tells it."""
+
+    def has_died(self) -> bool:
+        """Whether its end was told."""
+        return self._end is not None
+
+    def reap(self, *, sweep: bool) -> None:
+        """Take note of its end; whoever looks after it has swept already."""
+        self.status = self._end
+
+
+class RemoteWorker(ToldWorker):
     """Stands in for a worker; the one who listens to its host calls ``feed`` and ``end``.
 
     Args:
@@ -48,9 +82,7 @@ class RemoteWorker(Worker):
         self._mirror = mirror
         self._clock_ahead_s = clock_ahead_s
         self._sent: set[Signals] = set()
-        self._end: int | None = None
         self._writers: dict[Stream, IO[bytes]] = {}
-        self.pipes = {}
         streams: tuple[Stream, ...] = ("events", "stdout", "stderr")
         for stream in streams if rank == 0 else streams[:1]:
             reader, writer = os.pipe()
@@ -72,16 +104,7 @@ class RemoteWorker(Worker):
         if self._end is None:
             for writer in self._writers.values():
                 writer.close()
-            self._end = status
-
-    def lose(self, why: str) -> None:
-        """Take note that nothing will be heard of it any more."""
-        if self._end is None:
-            lost = Failure(
-                rank=self.rank, host=self.host, error=LOST, message=why, time_s=time.time()
-            )
-            self.fail(lost)
-            self.end(-SIGKILL)
+        super().end(status)
 
     # ------------------------------------------------------------------ for the supervisor
 
@@ -100,17 +123,6 @@ class RemoteWorker(Worker):
             file=event.failure.file.replace(self._mirror, ""),
         )
         return dataclasses.replace(event, failure=failure)
-
-    def go(self) -> None:
-        """Nothing to do: its host is told once for all of its workers."""
-
-    def has_died(self) -> bool:
-        """Whether its host has told its end."""
-        return self._end is not None
-
-    def reap(self, *, sweep: bool) -> None:
-        """Take note of its end; its host has swept already."""
-        self.status = self._end
 
     def signal(self, how: Signals) -> None:
         """Pass a signal on; all but requests to end only once."""

@@ -74,6 +74,7 @@ class SupervisedRun(Run):
         self._failed_at: float | None = None
         self._main_left_at: float | None = None
         self._kill_at: float | None = None
+        self._killed_at: float | None = None
         self._ask_again_at: float | None = None
         self._begin_s = 0.0
         self._last_step: StepRecord | None = None
@@ -245,6 +246,14 @@ class SupervisedRun(Run):
             self._main_left_at = self._main_left_at or now
             if now >= self._main_left_at + LINGER_S:
                 self._end(signal.SIGTERM)
+
+    def _is_overdue(self, limit_s: float) -> bool:
+        """Whether workers were to be killed so long ago, and some are still not told as dead."""
+        now = time.monotonic()
+        if self.result is not None or self._kill_at is None or now < self._kill_at:
+            return False
+        self._killed_at = self._killed_at or now
+        return now >= self._killed_at + limit_s
 
     def _failures(self) -> list[Failure]:
         return [worker.failure for worker in self._workers if worker.failure is not None]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,9 +42,19 @@ def this_machine() -> Machine:
     cores = os.cpu_count() or 1
     if lacks := _lacks():
         return Machine(lacks=lacks, num_cores=cores)
+    try:
+        with _tried() as space:
+            refused = _run("ip", "link", "add", "rp-try", "netns", space, "type", "bridge")
+            delay = ("qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+            netem = not _run("tc", "-n", space, *delay)
+    except OSError as error:
+        refused = str(error)
+    if refused:
+        lacks = f"network namespaces and bridges cannot be made: {refused}"
+        return Machine(lacks=lacks, num_cores=cores)
     version, cpu_folders, memory_folder = control_groups(Path("/proc/mounts").read_text())
     return Machine(
-        netem=_has_netem(),
+        netem=netem,
         cgroups=version,
         cpu_folders=cpu_folders,
         memory_folder=memory_folder,
@@ -75,24 +87,18 @@ def _lacks() -> str:
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         return f"{missing[0]} is not installed (iproute2, util-linux)"
-    name = f"reparto-try-{os.getpid()}"
-    made = _run("ip", "netns", "add", name)
-    if made:
-        return f"network namespaces cannot be made: {made}"
-    try:
-        refused = _run("ip", "link", "add", "rp-try", "netns", name, "type", "bridge")
-        return f"bridges cannot be made: {refused}" if refused else ""
-    finally:
-        _run("ip", "netns", "del", name)
+    return ""
 
 
-def _has_netem() -> bool:
+@contextlib.contextmanager
+def _tried() -> Iterator[str]:
+    """A namespace to try things in; gone afterwards."""
     name = f"reparto-try-{os.getpid()}"
-    _run("ip", "netns", "add", name)
+    refused = _run("ip", "netns", "add", name)
+    if refused:
+        raise OSError(refused)
     try:
-        return not _run(
-            "tc", "-n", name, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"
-        )
+        yield name
     finally:
         _run("ip", "netns", "del", name)
 

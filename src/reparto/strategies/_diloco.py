@@ -158,6 +158,7 @@ class DiLoCo(Together):
         self._courier = ThreadPoolExecutor(1, "reparto-diloco") if config.overlap else None
         self._steps: dict[str, int] = {}
         self._aside = Aside()
+        self._told = False
 
     def start(self, parameters: ParameterSet) -> None:
         """Remember where the workers begin."""
@@ -214,13 +215,20 @@ class DiLoCo(Together):
             term, sent = here.sub(fragment.anchor).mul_(weight), here
         levels = None
         if self.config.moments == "level" and fragment.is_first:
-            levels = Levels(replica.parameters)
+            levels = self._levels(replica)
         if self._courier is None:
             total: Future[Summed] = Future()
             total.set_result(self._sum(term, fragment, weight, levels))
         else:
             total = self._courier.submit(self._sum, term, fragment, weight, levels)
         self._under_way.append((step + self.config.overlap, fragment, sent, total))
+
+    def _levels(self, replica: Replica) -> Levels:
+        levels = Levels(replica.parameters)
+        if not levels.has_any and not self._told:
+            self._told = True
+            self.tell("moments=level does nothing here: the optimizer has no second moments")
+        return levels
 
     def _sum(
         self, term: Tensor, fragment: Fragment, weight: float, levels: Levels | None
@@ -272,11 +280,10 @@ class DiLoCo(Together):
             self._meet()
         for replica in self.replicas.values():
             for part in replica.parts:
-                own = part.flat()
                 self._aside.keep(part.tensors)
                 if self.config.show == "mean":
                     weight = replica.mean_weight if replica.num_steps else 1 / self.group.size()
-                    part.put(self.group.sum(own * weight))
+                    part.put(self.group.sum(part.flat().mul_(weight)))
         if self.config.show == "round":
             for fragment in (one for several in self.fragments.values() for one in several):
                 shown = fragment.mean.value if self.config.horizon else None

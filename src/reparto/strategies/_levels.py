@@ -41,6 +41,11 @@ class Levels:
         self._common = self._own
 
     @property
+    def has_any(self) -> bool:
+        """Whether the optimizer has second moments."""
+        return any(self._moment(one) is not None for one in self._tensors)
+
+    @property
     def size_bytes(self) -> int:
         """What is sent."""
         return self._own.numel() * self._own.element_size()

@@ -18,7 +18,7 @@ from reparto.sweep._lab_report import lab_page, text_table, write_lab
 from reparto.sweep._lab_sweep import LabRequest, SweepWatcher, cell_name, sweep_lab
 from reparto.sweep._recorder import USAGE_EVERY_S, Recorder
 from reparto.sweep._report import prepare, write
-from reparto.sweep._table import ending, header, in_words, rows
+from reparto.sweep._table import aligned, ending, header, in_words, rows
 from reparto.sweep._usage_plots import usage_png, usage_svg
 from reparto.sweep._usage_report import usage_page, write_usage
 from reparto.sweep._usage_table import usage_table
@@ -31,6 +31,7 @@ __all__ = [
     "Request",
     "SweepWatcher",
     "Watcher",
+    "aligned",
     "cell_name",
     "compare",
     "ending",

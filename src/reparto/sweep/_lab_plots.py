@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from reparto.lab import rate_text
@@ -52,36 +53,17 @@ def draw_times(axes: Axes, sweep: LabSweep, label: str) -> None:
     to = f" to a loss of {sweep.target:g}" if sweep.target is not None else ""
     axes.set_title(f"{label}: training time{to}")
     alone = sweep.seconds(1, None, label)
-    lines = 0
-    for rate in sweep.rates:
-        points = [
-            (nodes, found)
-            for nodes in sweep.sizes
-            if (found := sweep.seconds(nodes, rate, label)) is not None
-        ]
-        if points:
-            _line(axes, sweep, rate, points)
-            lines += 1
+    _draw_rates(axes, sweep, lambda nodes, rate: sweep.seconds(nodes, rate, label))
     if alone is not None:
         axes.axhline(alone, color=_plots.COLOURS[0], linewidth=1, linestyle=":")
     axes.set_ylabel("seconds")
     axes.set_ylim(bottom=0)
-    _nodes_below(axes, sweep, anything=bool(lines))
 
 
 def draw_speed_ups(axes: Axes, sweep: LabSweep, label: str) -> None:
     """Times as fast as one node."""
     axes.set_title(f"{label}: speed-up over one node")
-    lines = 0
-    for rate in sweep.rates:
-        points = [
-            (nodes, gain)
-            for nodes in sweep.sizes
-            if (gain := sweep.speed_up(nodes, rate, label)) is not None
-        ]
-        if points:
-            _line(axes, sweep, rate, points)
-            lines += 1
+    _draw_rates(axes, sweep, lambda nodes, rate: sweep.speed_up(nodes, rate, label))
     axes.plot(
         sweep.sizes, sweep.sizes, color=_plots.COLOURS[0], linewidth=1, linestyle="--",
         label="as many times as nodes",
@@ -89,24 +71,25 @@ def draw_speed_ups(axes: Axes, sweep: LabSweep, label: str) -> None:
     axes.axhline(1, color=_plots.COLOURS[0], linewidth=1, linestyle=":")
     axes.set_ylabel("times")
     axes.set_ylim(bottom=0)
-    _nodes_below(axes, sweep, anything=bool(lines))
 
 
-def _line(
-    axes: Axes, sweep: LabSweep, rate: float | None, points: list[tuple[int, float]]
+def _draw_rates(
+    axes: Axes, sweep: LabSweep, value: Callable[[int, float | None], float | None]
 ) -> None:
-    axes.plot(
-        [nodes for nodes, _ in points],
-        [value for _, value in points],
-        color=colour_of_rate(sweep, rate),
-        marker="o",
-        linewidth=2,
-        label="not limited" if rate is None else rate_text(rate),
-    )
-
-
-def _nodes_below(axes: Axes, sweep: LabSweep, *, anything: bool) -> None:
+    """One line a rate, over the numbers of nodes that got there."""
+    for rate in sweep.rates:
+        points = [
+            (nodes, found) for nodes in sweep.sizes if (found := value(nodes, rate)) is not None
+        ]
+        if points:
+            axes.plot(
+                *zip(*points, strict=True),
+                color=colour_of_rate(sweep, rate),
+                marker="o",
+                linewidth=2,
+                label="not limited" if rate is None else rate_text(rate),
+            )
+    if not axes.lines:
+        axes.text(0.5, 0.5, "nothing got there", transform=axes.transAxes, ha="center")
     axes.set_xlabel("nodes")
     axes.set_xticks(sweep.sizes)
-    if not anything:
-        axes.text(0.5, 0.5, "nothing got there", transform=axes.transAxes, ha="center")

@@ -14,7 +14,8 @@ from reparto.sweep import _plots
 from reparto.sweep._lab_plots import colour_of_rate, lab_png, lab_svgs
 from reparto.sweep._lab_sweep import cell_name
 from reparto.sweep._lab_table import lab_header, lab_in_words, lab_rows
-from reparto.sweep._page import document, swatch
+from reparto.sweep._page import document, html_table, swatch
+from reparto.sweep._table import aligned
 from reparto.sweep._usage_plots import usage_colour, usage_png, usage_svg
 
 _KINDS = {
@@ -47,22 +48,9 @@ def write_lab(sweep: LabSweep, folder: Path) -> tuple[Path, ...]:
 
 def text_table(sweep: LabSweep) -> list[str]:
     """The table, and below it the words."""
-    rows = [lab_header(sweep), *lab_rows(sweep)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    words = {2, 3, 10}
-    lines = [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if index in words else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return [
-        *lines,
-        "  speed-up: over one node; loss: of training, smoothed; sent, waiting: of a node",
-        *lab_in_words(sweep),
-    ]
+    lines = aligned([lab_header(sweep), *lab_rows(sweep)], words={2, 3, 10})
+    below = "  speed-up: over one node; loss: of training, smoothed; sent, waiting: of a node"
+    return [*lines, below, *lab_in_words(sweep)]
 
 
 def lab_page(sweep: LabSweep) -> str:
@@ -85,7 +73,7 @@ def lab_page(sweep: LabSweep) -> str:
         ),
         "</div>",
         "<h2>In numbers</h2>",
-        _html_table(sweep),
+        html_table(lab_header(sweep), [map(escape, row) for row in lab_rows(sweep)]),
         f'<ul class="notes">{notes}</ul>' if notes else "",
         "<h2>What the nodes were busy with</h2>",
         *_usages(sweep),
@@ -109,18 +97,6 @@ def _legend(sweep: LabSweep) -> str:
     ]
     items = "".join(f"<li>{one}</li>" for one in [*named, swatch(_plots.COLOURS[0], "one node")])
     return f'<ul class="legend">{items}</ul>'
-
-
-def _html_table(sweep: LabSweep) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in lab_header(sweep))
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in lab_rows(sweep)
-    )
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
 
 
 def _usages(sweep: LabSweep) -> list[str]:

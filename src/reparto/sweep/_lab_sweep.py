@@ -132,6 +132,8 @@ def sweep_lab(request: LabRequest, folder: Path, watcher: SweepWatcher | None = 
             "there is nothing to compare with one node",
             remedy="give --nodes 2 or more, at least one rate and one strategy",
         )
+    if request.at_most_s is not None and request.at_most_s <= 0:
+        raise UsageError("a run may take no time at all", remedy="give --at-most 10m, or more")
     jobs = [_job(request, count, entry) for count, _, entry in places]
     exact = [api.is_exact(job) for job in jobs]
     program = program_of(request.job, watcher)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterable
 from html import escape
 
 from reparto.spec import ComparedRun, Comparison
@@ -74,7 +75,7 @@ def page(comparison: Comparison) -> str:
         *(_figure(comparison, plot) for plot in _plots.PLOTS),
         "</div>",
         "<h2>In numbers</h2>",
-        _html_table(comparison),
+        _told_table(comparison),
         _notes(comparison),
         f"<footer>{escape(_where(comparison))}</footer>",
     )
@@ -98,6 +99,23 @@ def document(title: str, *body: str) -> str:
 def swatch(colour: str, label: str) -> str:
     """A name, and beside it its colour in the plots."""
     return f'<span class="swatch" style="background:{colour}"></span>{escape(label)}'
+
+
+def html_table(header: Iterable[str], rows: Iterable[Iterable[str]], *, kind: str = "") -> str:
+    """A table that scrolls where the page is narrow.
+
+    Args:
+        header: Text.
+        rows: Cells as HTML.
+        kind: Its class in the style sheet, if it has one.
+    """
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    named = f' class="{kind}"' if kind else ""
+    return (
+        f'<div class="wide"><table{named}><thead><tr>{head}</tr></thead>'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
 
 
 def _what(comparison: Comparison) -> str:
@@ -133,17 +151,10 @@ def _figure(comparison: Comparison, plot: str) -> str:
     return f"<figure>{drawn}<figcaption>{escape(_CAPTIONS[plot])}</figcaption></figure>"
 
 
-def _html_table(comparison: Comparison) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in _table.header())
-    body = []
-    for index, (run, row) in enumerate(zip(comparison.runs, _table.rows(comparison), strict=True)):
-        rest = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-        body.append(f"<tr><td>{_named(run, index)}</td>{rest}</tr>")
-    rows = "\n".join(body)
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{rows}\n</tbody></table></div>"
-    )
+def _told_table(comparison: Comparison) -> str:
+    rows = zip(comparison.runs, _table.rows(comparison), strict=True)
+    named = [(_named(run, index), *map(escape, row[1:])) for index, (run, row) in enumerate(rows)]
+    return html_table(_table.header(), named)
 
 
 def _notes(comparison: Comparison) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Sequence
 
 from reparto.spec import ComparedRun, Comparison, Waypoint
 
@@ -41,6 +42,19 @@ def in_words(comparison: Comparison) -> str:
     if quiet == fast:
         return f"{told}, and with the fewest bytes, {size(sent)} a worker."
     return f"{told}; {quiet} with the fewest bytes, {size(sent)} a worker."
+
+
+def aligned(rows: Sequence[Sequence[str]], words: Container[int]) -> list[str]:
+    """Lines of columns: those that hold words stand to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if index in words else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def seconds(number: float) -> str:

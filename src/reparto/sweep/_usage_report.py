@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from reparto.spec import Recording, to_json
-from reparto.sweep._page import document, swatch
+from reparto.sweep._page import document, html_table, swatch
 from reparto.sweep._usage_plots import usage_colour, usage_png, usage_svg
 from reparto.sweep._usage_table import usage_cells
 
@@ -45,17 +45,12 @@ def usage_page(recording: Recording, script: str) -> str:
     """The page as HTML; it needs no other file and no network."""
     named = [swatch(usage_colour(index), host) for index, host in enumerate(recording.hosts)]
     header, *rows = usage_cells(recording)
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "\n".join(
-        f"<tr><td>{name}</td>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
-        for name, row in zip(named, rows, strict=True)
-    )
+    told = [(name, *map(escape, row[1:])) for name, row in zip(named, rows, strict=True)]
     return document(
         f"{escape(os.path.basename(script))}: what its hosts were busy with",
         f'<ul class="legend">{"".join(f"<li>{name}</li>" for name in named)}</ul>',
         '<figure style="max-width: 50rem">',
         f"{usage_svg(recording, 'usage')}<figcaption>{_CAPTION}</figcaption></figure>",
         "<h2>In numbers</h2>",
-        f'<div class="wide"><table class="figures"><thead><tr>{head}</tr></thead>',
-        f"<tbody>\n{body}\n</tbody></table></div>",
+        html_table(header, told, kind="figures"),
     )

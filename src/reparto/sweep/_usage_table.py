@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reparto.spec import HostUsage, Recording
-from reparto.sweep._table import NONE, size
+from reparto.sweep._table import NONE, aligned, size
 
 
 def usage_cells(recording: Recording) -> list[tuple[str, ...]]:
@@ -19,16 +19,7 @@ def usage_cells(recording: Recording) -> list[tuple[str, ...]]:
 
 def usage_table(recording: Recording) -> str:
     """The table as text; CPU in cores."""
-    rows = usage_cells(recording)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  "
-        + "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        )
-        for row in rows
-    )
+    return "\n".join(aligned(usage_cells(recording), words={0}))
 
 
 def _row(one: HostUsage, has_gpus: bool) -> tuple[str, ...]:
