@@ -1,6 +1,7 @@
 """The whole path in a few functions. Read this first.
 
     script ── convert ──► Program ── plan_run ──► Plan ── Engine.prepare ──► Launch
+             forecast: measured, predicted, chosen ──┘          │
                                                                 │ Engine.start
     RunResult ◄── watch ◄── events ◄── Run ◄────────────────────┘
 
@@ -18,51 +19,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reparto import _runs, engines
-from reparto._probe import AFTER_STEP, Finding, Probe
-from reparto.engines import Engine, Interrupts, Launch, Run
+from reparto._execution import Watcher, execute, watch
+from reparto._probe import Probe
+from reparto.engines import Engine, Launch
 from reparto.errors import RefusedError, UsageError
 from reparto.measure import files_written_since
 from reparto.plan import plan_run
 from reparto.spec import (
     Assignment,
     Cluster,
-    Event,
-    Failure,
+    Forecast,
     Job,
-    Note,
-    Options,
     Plan,
+    Prediction,
     Program,
     RunResult,
     SourceFile,
-    Step,
     StrategyConfig,
+    Survey,
+    Wish,
 )
 
 if TYPE_CHECKING:
     from reparto.convert import Result
     from reparto.strategies import Config
 
-__all__ = ["Watcher", "convert", "dry_run", "execute", "is_exact", "planned", "run"]
-
-POLL_S = 0.25
-
-
-class Watcher:
-    """Is told what happens, in this order. Does nothing; override what you want to see."""
-
-    def found(self, result: Result) -> None:
-        """The script was analysed."""
-
-    def planned(self, program: Program, plan: Plan, launch: Launch) -> None:
-        """It is decided what will be done."""
-
-    def event(self, event: Event) -> None:
-        """A worker told something."""
-
-    def has_enough(self) -> bool:
-        """Whether what was seen will do: the run is then asked to end."""
-        return False
+__all__ = [
+    "Watcher",
+    "convert",
+    "dry_run",
+    "execute",
+    "forecast",
+    "forecast_from",
+    "is_exact",
+    "planned",
+    "run",
+    "survey",
+]
 
 
 def convert(script: str | Path, args: Sequence[str] = ()) -> Result:
@@ -90,9 +83,158 @@ def dry_run(job: Job, watcher: Watcher | None = None, *, cluster: Cluster | None
     """
     watcher = watcher or Watcher()
     _read(job)
+    if job.strategy == "auto":
+        raise UsageError(
+            "what auto takes is found by running the script for some steps",
+            remedy="`reparto plan` does that, and stops; or name a strategy",
+        )
     with closing(_engine(job)) as engine:
         _, launch = _decide(job, engine, cluster or engine.cluster(), watcher)
     return launch
+
+
+def forecast(
+    job: Job,
+    wish: Wish,
+    counts: Sequence[int] = (),
+    watcher: Watcher | None = None,
+    *,
+    cluster: Cluster | None = None,
+) -> Forecast:
+    """Measure a script and the hosts, predict every strategy, and choose.
+
+    Args:
+        job: What to train, and where.
+        wish: What the plan is to be like.
+        counts: Numbers of workers to weigh; if none are given, half and all of the cores or GPUs.
+        watcher: Is told what is found and measured.
+        cluster: The hosts; asked of the engine if not given.
+
+    Raises:
+        UsageError: If the job contradicts itself, or the script is missing.
+        RefusedError: If the script cannot be shared out.
+        EngineError: If the script fails while it is measured.
+    """
+    watcher = watcher or Watcher()
+    _read(job)
+    with closing(_engine(job)) as engine:
+        return _foretold(job, wish, counts, watcher, engine, cluster or engine.cluster())
+
+
+def forecast_from(
+    survey: Survey, wish: Wish, counts: Sequence[int] = (), what_if: str = ""
+) -> Forecast:
+    """Predict and choose from what was measured before; nothing is started.
+
+    Args:
+        survey: What was measured.
+        wish: What the plan is to be like.
+        counts: Numbers of workers to weigh; if none are given, those that were measured, or all
+            hosts that are imagined.
+        what_if: Changes to the hosts, such as ``rate=1gbit,hosts=8``; empty for none.
+
+    Raises:
+        UsageError: If the changes cannot be understood.
+    """
+    from reparto._planning import predicted
+    from reparto.plan import choose, imagine
+
+    if what_if:
+        survey = imagine(survey, what_if)
+    measured = {one.num_workers for one in survey.workers} - {1}
+    chosen = tuple(counts) or tuple(sorted(measured))
+    return choose(survey, predicted(survey, chosen), wish, what_if)
+
+
+def survey(
+    job: Job,
+    counts: Sequence[int],
+    watcher: Watcher | None = None,
+    *,
+    cluster: Cluster | None = None,
+) -> Survey:
+    """Measure a script and the hosts; predict nothing.
+
+    Args:
+        job: What to train, and where.
+        counts: Numbers of workers to measure, beside one.
+        watcher: Is told what is found and measured.
+        cluster: The hosts; asked of the engine if not given.
+
+    Raises:
+        UsageError: If the job contradicts itself, or the script is missing.
+        RefusedError: If the script cannot be shared out.
+        EngineError: If the script fails while it is measured.
+    """
+    from reparto._planning import Site
+    from reparto._planning import survey as measured
+    from reparto.plan._candidates import candidates
+
+    watcher = watcher or Watcher()
+    _read(job)
+    with closing(_engine(job)) as engine:
+        program = _plannable(job, watcher)
+        site = Site(job, program, engine, cluster or engine.cluster(), watcher.measuring)
+        return measured(site, counts, candidates(relaxed=True))
+
+
+def _foretold(
+    job: Job,
+    wish: Wish,
+    counts: Sequence[int],
+    watcher: Watcher,
+    engine: Engine,
+    cluster: Cluster,
+) -> Forecast:
+    from reparto._planning import Site
+    from reparto._planning import forecast as measured
+
+    program = _plannable(job, watcher)
+    everything = plan_run(dataclasses.replace(job, strategy="all-reduce"), cluster, program)
+    most = everything.num_workers
+    chosen = tuple(counts) or ((most,) if job.workers else tuple(sorted({-(-most // 2), most})))
+    found = measured(Site(job, program, engine, cluster, watcher.measuring), chosen, wish)
+    watcher.forecast(found)
+    return found
+
+
+def _plannable(job: Job, watcher: Watcher) -> Program:
+    """The script, converted.
+
+    Raises:
+        RefusedError: If it cannot be shared out, or does so itself.
+    """
+    if job.engine == "peers":
+        raise UsageError(
+            "peers would each measure and choose for themselves",
+            remedy="name a strategy; `reparto plan` on one of them helps to choose",
+        )
+    program = _sharable(job, watcher)
+    if program.launch != "reparto":
+        raise RefusedError(
+            f"{job.script} is left unchanged, so there is nothing to choose from",
+            remedy="plan a script that is written for one process",
+        )
+    return program
+
+
+def _sharable(job: Job, watcher: Watcher) -> Program:
+    """The script, converted.
+
+    Raises:
+        RefusedError: If it cannot be shared out exactly.
+    """
+    from reparto.convert import Refused
+
+    result = convert(job.script, job.args)
+    watcher.found(result)
+    agreed = job.strategy == "single" or job.workers == 1
+    if isinstance(result, Refused) and not agreed:
+        raise RefusedError(
+            f"{job.script} cannot be shared out exactly",
+            remedy="see above for where, why and what to do",
+        )
+    return result.program
 
 
 def run(job: Job, watcher: Watcher | None = None, *, cluster: Cluster | None = None) -> RunResult:
@@ -121,6 +263,14 @@ def run(job: Job, watcher: Watcher | None = None, *, cluster: Cluster | None = N
         stack.enter_context(_runs.listed(job))
         engine = stack.enter_context(closing(_engine(job)))
         cluster = cluster or engine.cluster()
+        foretold: Prediction | None = None
+        if job.strategy == "auto":
+            wish = Wish(relaxed=job.relaxed)
+            found = _foretold(job, wish, (), watcher, engine, cluster)
+            from reparto._overseer import Overseer
+
+            job, foretold = _settled(job, found.best), found.best
+            watcher = Overseer(watcher, found)
         early = engine.prepare(None, plan_run(job, cluster, script), cluster, job.options)
         workers = stack.enter_context(engine.start(early))
         assignment, launch = _decide(job, engine, cluster, watcher)
@@ -129,77 +279,14 @@ def run(job: Job, watcher: Watcher | None = None, *, cluster: Cluster | None = N
             workers.wait()
             workers = stack.enter_context(engine.start(launch))
         workers.assign(assignment)
-        result = _watch(workers, watcher, _probe(job, assignment) if workers.has_main else None)
+        result = watch(workers, watcher, _probe(job, assignment) if workers.has_main else None)
     folders = (Path.cwd(), Path(job.script).absolute().parent)
     return dataclasses.replace(
         result,
+        predicted_step_s=foretold.step_s if foretold is not None else None,
         total_s=time.time() - since_s,
         outputs=files_written_since(since_s, folders),
     )
-
-
-def execute(
-    program: Program,
-    plan: Plan,
-    options: Options,
-    *,
-    engine: Engine | None = None,
-    cluster: Cluster | None = None,
-    cwd: str = "",
-    watcher: Watcher | None = None,
-) -> RunResult:
-    """Run exactly this program by exactly this plan: no conversion, no probe.
-
-    Args:
-        program: What the workers run.
-        plan: How many, where, by which strategy.
-        options: How.
-        engine: Where; the local one if not given.
-        cluster: The hosts; asked of the engine if not given.
-        cwd: The folder in which the script starts; the current one if not given.
-        watcher: Is told what happens.
-    """
-    engine = engine or engines.build("local")
-    launch = engine.prepare(program, plan, cluster or engine.cluster(), options)
-    with engine.start(dataclasses.replace(launch, cwd=cwd)) as workers:
-        workers.assign(Assignment(program=program, plan=plan, options=options))
-        return _watch(workers, watcher or Watcher(), None)
-
-
-def _watch(workers: Run, watcher: Watcher, probe: Probe | None) -> RunResult:
-    """Look on until the run has ended; stop it on request, or if the probe says so."""
-    finding: Finding | None = None
-    with Interrupts() as interrupts, ExitStack() as stack:
-        if probe is not None:
-            stack.callback(probe.end)
-        while workers.result is None:
-            for event in workers.poll(POLL_S):
-                watcher.event(event)
-                if probe is not None and _is_under_way(event):
-                    probe.begin()
-            if interrupts.num_seen > 0 or watcher.has_enough():
-                workers.stop(now=interrupts.num_seen > 1)
-            if probe is not None and finding is None and (finding := probe.poll()) is not None:
-                if finding.verdict == "unequal":
-                    workers.stop()
-                else:
-                    watcher.event(Note(rank=0, text=finding.text))
-        if probe is not None and finding is None and probe.is_open:
-            finding = Finding(
-                verdict="unknown", text="the run was over before its first step was checked"
-            )
-    return workers.result if finding is None else _with_finding(workers.result, finding)
-
-
-def _is_under_way(event: Event) -> bool:
-    return isinstance(event, Step) and event.record.step >= AFTER_STEP
-
-
-def _with_finding(result: RunResult, finding: Finding) -> RunResult:
-    if finding.verdict != "unequal":
-        return dataclasses.replace(result, notes=(*result.notes, finding.text))
-    failure = Failure(rank=0, host="", error="UnequalError", message=finding.text, step=1)
-    return dataclasses.replace(result, status="failed", failure=failure)
 
 
 def _engine(job: Job) -> Engine:
@@ -223,18 +310,8 @@ def _decide(
     job: Job, engine: Engine, cluster: Cluster, watcher: Watcher
 ) -> tuple[Assignment, Launch]:
     """Find out what the workers run, how many there are, and how they are started."""
-    from reparto.convert import Refused
-
     exact = is_exact(job)
-    result = convert(job.script, job.args)
-    watcher.found(result)
-    agreed = job.strategy == "single" or job.workers == 1
-    if isinstance(result, Refused) and not agreed:
-        raise RefusedError(
-            f"{job.script} cannot be shared out exactly",
-            remedy="see above for where, why and what to do",
-        )
-    program = result.program
+    program = _sharable(job, watcher)
     plan = planned(job, cluster, program, exact=exact)
     if plan.num_workers == 1:  # nothing is shared out: the user's own files, bit for bit
         files = tuple(dataclasses.replace(f, converted=f.original) for f in program.files)
@@ -269,7 +346,7 @@ def is_exact(job: Job) -> bool:
         UsageError: If the strategy or a setting is unknown, or it changes the mathematics and
             the job does not agree to that.
     """
-    if job.strategy in ("auto", "single", "all-reduce") and not job.settings:
+    if job.strategy in ("single", "all-reduce") and not job.settings:
         return True
     config = _config_of(job)
     if not config.exact and not job.relaxed:
@@ -284,8 +361,17 @@ def is_exact(job: Job) -> bool:
 def _config_of(job: Job) -> Config:
     from reparto.strategies import from_spec  # brings torch, for the few who need it
 
-    kind = "all-reduce" if job.strategy == "auto" else job.strategy
-    return from_spec(StrategyConfig(kind=kind, settings=job.settings))
+    return from_spec(StrategyConfig(kind=job.strategy, settings=job.settings))
+
+
+def _settled(job: Job, best: Prediction) -> Job:
+    """A job that was left to the planner, as it will be run."""
+    return dataclasses.replace(
+        job,
+        strategy=best.strategy.kind,
+        settings=best.strategy.settings,
+        workers=best.num_workers,
+    )
 
 
 def _probe(job: Job, assignment: Assignment) -> Probe | None:

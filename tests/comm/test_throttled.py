@@ -12,7 +12,7 @@ from reparto.comm._arrivals import Arrival, Arrivals
 from reparto.comm._throttled import _in_tree
 from reparto.errors import UsageError
 from reparto.measure.links import measure_links
-from reparto.runtime import _join
+from reparto.runtime import _meeting
 from reparto.spec import Line, to_json
 from reparto.testing import GroupContract, run_members
 
@@ -249,9 +249,9 @@ def test_in_the_tree_of_a_broadcast_everyone_but_the_root_has_one_parent(size):
 
 def test_workers_read_their_line_from_the_environment(monkeypatch):
     monkeypatch.delenv("REPARTO_LINE", raising=False)
-    assert _join._wire(0) is None
+    assert _meeting.wire_of(0) is None
     monkeypatch.setenv("REPARTO_LINE", to_json(FAST))
-    assert _join._wire(0).line == FAST
+    assert _meeting.wire_of(0).line == FAST
     monkeypatch.setenv("REPARTO_LINE", '{"up": 3}')
     with pytest.raises(UsageError, match="up"):
-        _join._wire(0)
+        _meeting.wire_of(0)

@@ -16,12 +16,15 @@ from importlib import import_module
 from reparto._version import __version__
 from reparto.errors import RepartoError
 
-#: Name, then what ``reparto --help`` says; the file is ``cli/_name.py``.
+#: Name, then what ``reparto --help`` says; the file is ``cli/_name.py``, with ``_`` for ``-``.
 COMMANDS = {
     "run": "train a script, shared out over workers",
     "convert": "show the distributed program that a script becomes",
     "verify": "prove that the shared-out training equals the sequential one",
+    "plan": "measure a script and the hosts, and predict what every strategy would take",
+    "simulate": "predict what every strategy would take on hosts that are not there",
     "compare": "run several strategies, one after the other, and draw how they did",
+    "fit-batch": "find the largest batch that fits each device",
     "lab": "play a network of machines on this one, and run scripts on it",
     "stop": "end a run after a step, with a checkpoint",
     "strategies": "list how workers can agree, and what can be set",
@@ -35,6 +38,7 @@ examples:
   reparto run train.py --epochs 3              on all cores or GPUs of this machine
   reparto verify --steps 20 train.py           is it still the same training?
   reparto convert --diff train.py              what would be changed, and why
+  reparto plan train.py                        how long would it take, and on how many workers?
 
 exit status: 0 good · 1 failed or outside tolerance · 2 bad usage · 3 refused
 """
@@ -82,7 +86,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     called = next((word for word in arguments if not word.startswith("-")), "")
     for name, summary in COMMANDS.items():
         if name == called:
-            module = import_module(f"reparto.cli._{name}")
+            module = import_module(f"reparto.cli._{name.replace('-', '_')}")
             module.add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=summary)

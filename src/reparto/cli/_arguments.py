@@ -64,10 +64,10 @@ def add_strategy(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--strategy",
-        default="auto",
+        default="all-reduce",
         metavar="KIND",
-        help="auto (default), single (one worker, the script as it is), all-reduce or another of "
-        "`reparto strategies`",
+        help="all-reduce (default), single (one worker, the script as it is), another of "
+        "`reparto strategies`, or auto: measure first, then take what is fastest",
     )
     add(
         "--set",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from reparto.cli._run import add_training, train
 
 if TYPE_CHECKING:
     from reparto.lab import LabCheck, Layout
-    from reparto.spec import Lab
+    from reparto.spec import Cluster, Lab
 
 _EXAMPLE = """\
   reparto lab run --nodes 4 --rate 100mbit --cpu 0.45 train.py --epochs 3
@@ -204,6 +206,17 @@ def _run(args: argparse.Namespace) -> int:
         print(described(layout), file=sys.stderr)
         _tell_notes(layout)
         return train(args, layout.cluster)
+
+
+@contextmanager
+def standing_cluster(lab: Lab) -> Iterator[Cluster]:
+    """The hosts of a lab that is up, or of one that lasts as long."""
+    from reparto import lab as labs
+
+    with labs.stand(lab) as layout:
+        print(described(layout), file=sys.stderr)
+        _tell_notes(layout)
+        yield layout.cluster
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from reparto.spec import (
     Diagnostic,
     Event,
     Failure,
+    Forecast,
     Note,
     Output,
     Place,
@@ -27,6 +28,7 @@ from reparto.spec import (
     Program,
     RunResult,
     Step,
+    finite,
     to_plain,
 )
 
@@ -80,6 +82,15 @@ class Screen(Watcher):
         if reason := getattr(result, "reason", ""):
             self._say(f"  left unchanged: {reason}")
 
+    def measuring(self, what: str) -> None:
+        """Show what is being measured."""
+        self._say(f"  {what} …")
+
+    def forecast(self, forecast: Forecast) -> None:
+        """Print what was chosen, and why."""
+        self._document["forecast"] = finite(to_plain(forecast))
+        self._say(f"{self._style('bold', 'auto')}  {forecast.why}")
+
     def planned(self, program: Program, plan: Plan, launch: Launch) -> None:
         """Print what will be done."""
         self._num_workers = plan.num_workers
@@ -121,6 +132,8 @@ class Screen(Watcher):
             more = len(result.outputs) - MAX_OUTPUTS
             at_least = "at least " if len(result.outputs) >= MAX_FILES else ""
             self._say(f"  outputs: {shown}{f' and {at_least}{more} more' if more > 0 else ''}")
+        if result.predicted_step_s and result.step_s:
+            self._say(f"  {foretold(result.predicted_step_s, result.step_s)}")
         for note in result.notes:
             self._say(f"  note: {note}")
 
@@ -164,6 +177,16 @@ def describe_plan(plan: Plan) -> str:
     settings = " ".join(f"{key}={value}" for key, value in plan.strategy.settings.items())
     kind = plan.strategy.kind + (f" ({settings})" if settings else "")
     return f"{kind} · {workers} on {hosts} · {plan.device}{threads}"
+
+
+def foretold(predicted_s: float, measured_s: float) -> str:
+    """Say how a prediction came out."""
+    off = 100 * (predicted_s / measured_s - 1)
+    told, seen = (
+        f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+        for seconds in (predicted_s, measured_s)
+    )
+    return f"a step: predicted {told}, measured {seen} ({off:+.0f} %)"
 
 
 def headline(failure: Failure, num_workers: int) -> str:

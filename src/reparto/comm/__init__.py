@@ -2,6 +2,7 @@
 
 from reparto.comm._base import MAX, MIN, SUM, Group
 from reparto.comm._counting import CountingGroup
+from reparto.comm._echo import EchoGroup
 from reparto.comm._gloo import GlooGroup, own_address
 from reparto.comm._host import HostGroup, host_group
 from reparto.comm._nccl import NcclGroup
@@ -17,6 +18,7 @@ __all__ = [
     "SUM",
     "CountingGroup",
     "Departure",
+    "EchoGroup",
     "GlooGroup",
     "Group",
     "HostGroup",

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import Work
 from reparto.comm._base import Group
 
 
-class _Done(Work):
+class Done(Work):
     """A ``Work`` that is done already; tells from whom something came."""
 
     def __init__(self, source: int = -1) -> None:
@@ -89,7 +89,7 @@ class _ThreadBackend:
         for tensor in tensors:
             parts = self.meeting.exchange(self._rank, tensor.detach().clone())
             tensor.detach().copy_(_reduced(parts, opts.reduceOp))
-        return _Done()
+        return Done()
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Any:
         for row, tensor in zip(outputs, inputs, strict=True):
@@ -97,30 +97,30 @@ class _ThreadBackend:
                 row, self.meeting.exchange(self._rank, tensor.detach().clone()), strict=True
             ):
                 output.copy_(part)
-        return _Done()
+        return Done()
 
     def _allgather_base(self, output: Tensor, input: Tensor, opts: Any) -> Any:
         parts = self.meeting.exchange(self._rank, input.detach().clone())
         output.copy_(torch.cat([part.reshape(-1) for part in parts]).view_as(output))
-        return _Done()
+        return Done()
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
         for tensor in tensors:
             parts = self.meeting.exchange(self._rank, tensor.detach().clone())
             tensor.detach().copy_(parts[opts.rootRank])
-        return _Done()
+        return Done()
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Any:
         for output, row in zip(outputs, inputs, strict=True):
             rows = self.meeting.exchange(self._rank, [part.detach().clone() for part in row])
             output.copy_(_reduced([row[self._rank] for row in rows], opts.reduceOp))
-        return _Done()
+        return Done()
 
     def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any) -> Any:
         parts = self.meeting.exchange(self._rank, input.detach().clone())
         whole = _reduced(parts, opts.reduceOp).reshape(self.size(), -1)
         output.copy_(whole[self._rank].view_as(output))
-        return _Done()
+        return Done()
 
     def alltoall_base(
         self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any
@@ -129,14 +129,14 @@ class _ThreadBackend:
         parts = input.detach().clone().split(sizes)
         rows = self.meeting.exchange(self._rank, parts)
         output.copy_(torch.cat([row[self._rank] for row in rows]))
-        return _Done()
+        return Done()
 
     def send(self, tensors: list[Tensor], dst: int, tag: int) -> Any:
         with self.meeting.mail_changed:
             box = self.meeting.mail.setdefault((self._rank, dst, tag), [])
             box.extend(tensor.detach().clone() for tensor in tensors)
             self.meeting.mail_changed.notify_all()
-        return _Done()
+        return Done()
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Any:
         key = (src, self._rank, tag)
@@ -145,7 +145,7 @@ class _ThreadBackend:
                 raise RuntimeError(f"nothing came from member {src}")
             with self.meeting.mail_changed:
                 tensor.detach().copy_(self.meeting.mail[key].pop(0))
-        return _Done()
+        return Done()
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
         def sender() -> int | None:
@@ -159,11 +159,11 @@ class _ThreadBackend:
         if src is None:
             raise RuntimeError("nothing came from any member")
         self.recv(tensors, src, tag)
-        return _Done(src)
+        return Done(src)
 
     def barrier(self, opts: Any) -> Any:
         self.meeting.exchange(self._rank, None)
-        return _Done()
+        return Done()
 
 
 class ThreadGroup(Group):

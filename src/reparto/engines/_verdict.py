@@ -31,6 +31,9 @@ _ECHO_MESSAGE = re.compile(
     re.IGNORECASE,
 )
 
+#: Of one worker each: the one that had the most.
+_MEMORY = ("peak_bytes", "idle_bytes", "free_bytes", "memory_device")
+
 
 def is_echo(failure: Failure) -> bool:
     """Whether a worker failed only because another one was gone."""
@@ -125,6 +128,8 @@ def conclude(
         each = [one[key] for one in (told, *others) if key in one]
         if each:
             told[key] = sum(each) / len(each)
+    most = max((told, *others), key=lambda one: int(one.get("peak_bytes", 0)))
+    told |= {key: most[key] for key in _MEMORY if key in most}
     if last_step is not None:
         told.setdefault("num_steps", last_step.step)
         told.setdefault("train_s", last_step.time_s)
@@ -132,7 +137,8 @@ def conclude(
     told_notes = tuple(note for note in told.pop("notes", ()) if note not in notes)
     known = {
         *("num_steps", "num_samples", "train_s", "final_loss"),
-        *("bytes_sent", "wire_bytes", "waited_s"),
+        *("bytes_sent", "wire_bytes", "waited_s", "batch_rows"),
+        *_MEMORY,
     }
     return RunResult(
         status="stopped" if stopped else "failed" if failure else "done",

@@ -3,7 +3,7 @@
 from reparto.lab._check import CpuCheck, LabCheck, LineCheck, check
 from reparto.lab._layout import Layout, lay_out
 from reparto.lab._machine import Machine, this_machine
-from reparto.lab._read import Flags, parse_rate, parse_size, parse_time, rate_text, read_lab
+from reparto.lab._read import Flags, parse_rate, read_lab
 from reparto.lab._standing import (
     Standing,
     down,
@@ -14,6 +14,7 @@ from reparto.lab._standing import (
     unreadable,
     up,
 )
+from reparto.spec import parse_size, parse_time, rate_text
 
 __all__ = [
     "CpuCheck",

@@ -17,7 +17,6 @@ rate = "10mbit"
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections import Counter
@@ -26,27 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reparto import spec
 from reparto.errors import UsageError
-from reparto.spec import Lab, LabHost, LabLink, Line
+from reparto.spec import Lab, LabHost, LabLink, Line, parse_size, parse_time, rate_text
 
 MAX_HOSTS = 250
 LEAST_RATE = 256e3
 DEFAULT_NAME = "lab"
 
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z/]*)\s*", re.IGNORECASE)
-_RATES = {"": 1.0, "bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-_PER_SECOND = {unit + per: rate for unit, rate in _RATES.items() for per in ("", "/s", "ps")}
-_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_SIZES = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-}
 _OF_HOST = frozenset("rate up down cpu memory delay jitter loss".split())
 _OF_LAB = _OF_HOST | {"name", "nodes", "hosts", "links"}
 
@@ -95,65 +81,18 @@ def read_lab(path: Path | None, flags: Flags) -> Lab:
 
 
 def parse_rate(text: Any, where: str = "rate") -> float | None:
-    """Bits a second; ``none`` is no limit.
+    """Bits a second that a lab can be held to; ``none`` is no limit.
 
     Raises:
-        UsageError: If it is no rate.
-
-    Example:
-        >>> parse_rate("10mbit"), parse_rate("1.5 Gbit/s"), parse_rate("none")
-        (10000000.0, 1500000000.0, None)
+        UsageError: If it is no rate, or one that is too low.
     """
-    if str(text).lower() in ("none", "unlimited", "off"):
-        return None
-    number = _quantity(text, _PER_SECOND, where, "a rate such as 10mbit, 1gbit or none")
-    if number < LEAST_RATE:
+    rate = spec.parse_rate(text, where)
+    if rate is not None and rate < LEAST_RATE:
         raise UsageError(
             f"{where}: {text!r} is below {rate_text(LEAST_RATE)}, at which a lab is not tried",
             remedy="write it as 10mbit or 1gbit",
         )
-    return number
-
-
-def parse_time(text: Any, where: str = "delay") -> float:
-    """Seconds.
-
-    Raises:
-        UsageError: If it is no time.
-
-    Example:
-        >>> parse_time("5ms")
-        0.005
-    """
-    return _quantity(text, _TIMES, where, "a time such as 5ms or 0.1s")
-
-
-def parse_size(text: Any, where: str = "memory") -> int:
-    """Bytes.
-
-    Raises:
-        UsageError: If it is no size.
-
-    Example:
-        >>> parse_size("2GiB")
-        2147483648
-    """
-    return round(_quantity(text, _SIZES, where, "a size such as 512MiB or 2GiB"))
-
-
-def rate_text(bits_per_s: float | None) -> str:
-    """A rate as it is written.
-
-    Example:
-        >>> rate_text(1e8), rate_text(1.5e9), rate_text(None)
-        ('100mbit', '1.5gbit', 'none')
-    """
-    if bits_per_s is None:
-        return "none"
-    for unit in ("gbit", "mbit", "kbit"):
-        if bits_per_s >= _RATES[unit]:
-            return f"{bits_per_s / _RATES[unit]:g}{unit}"
-    return f"{bits_per_s:g}bit"
+    return rate
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -274,14 +213,6 @@ def _name(text: Any, where: str) -> str:
             remedy="letters, digits and hyphens, at most 40",
         )
     return name
-
-
-def _quantity(text: Any, units: Mapping[str, float], where: str, wanted: str) -> float:
-    found = _NUMBER.fullmatch(str(text))
-    factor = units.get(found[2].lower()) if found is not None else None
-    if found is None or factor is None or not math.isfinite(number := float(found[1]) * factor):
-        raise UsageError(f"{where}: {text!r}", remedy=f"give {wanted}")
-    return number
 
 
 def _is_number(value: Any) -> bool:

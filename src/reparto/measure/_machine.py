@@ -67,10 +67,10 @@ def memory_bytes() -> int:
     return 0
 
 
-def memory_free_bytes() -> int:
+def memory_free_bytes(root: Path = Path("/")) -> int:
     """Return how much memory programs can still take; 0 if unknown."""
     with contextlib.suppress(OSError):
-        text = Path("/proc/meminfo").read_text()
+        text = (root / "proc/meminfo").read_text()
         found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
         return int(found[1]) << 10 if found is not None else 0
     return 0

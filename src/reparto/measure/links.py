@@ -18,8 +18,9 @@ from reparto.comm import Group
 from reparto.spec import Link
 
 NUM_PINGS = 3
-#: Sent first; where that takes a moment only, the larger one tells more.
-SMALL_BYTES, LARGE_BYTES = 64 * 1024, 1024 * 1024
+#: Sent first. What a larger one takes more tells the rate: the first bytes pass a shaped line at
+#: once. Where the first one takes a moment only, the largest one tells most.
+SMALL_BYTES, LARGER_BYTES, LARGE_BYTES = 64 * 1024, 256 * 1024, 1024 * 1024
 MOMENT_S = 0.004
 
 
@@ -79,10 +80,11 @@ def _asked(group: Group, peer: int) -> tuple[float, float]:
     seconds, size = _round_trip(group, peer, SMALL_BYTES), SMALL_BYTES
     is_quick = seconds < MOMENT_S
     group.send([torch.tensor([float(is_quick)])], peer, 0).wait()
-    if is_quick:
-        seconds, size = _round_trip(group, peer, LARGE_BYTES), LARGE_BYTES
-    one_way = max(seconds / 2 - latency, 1e-9)
-    return latency, 8 * size / one_way
+    larger = LARGE_BYTES if is_quick else LARGER_BYTES
+    more_s = (_round_trip(group, peer, larger) - seconds) / 2
+    if more_s > 0:
+        return latency, 8 * (larger - size) / more_s
+    return latency, 8 * size / max(seconds / 2 - latency, 1e-9)
 
 
 def _answered(group: Group, peer: int) -> None:
@@ -90,8 +92,7 @@ def _answered(group: Group, peer: int) -> None:
         _returned(group, peer, size)
     is_quick = torch.zeros(1)
     group.recv([is_quick], peer, 0).wait()
-    if is_quick:
-        _returned(group, peer, LARGE_BYTES)
+    _returned(group, peer, LARGE_BYTES if is_quick else LARGER_BYTES)
 
 
 def _round_trip(group: Group, peer: int, size: int) -> float:

@@ -105,8 +105,7 @@ def _strategy(job: Job, program: Program, num_workers: int) -> StrategyConfig:
         return StrategyConfig(kind="script")  # its own affair
     if num_workers == 1:
         return StrategyConfig(kind="single")
-    kind = "all-reduce" if job.strategy == "auto" else job.strategy
-    return StrategyConfig(kind=kind, settings=job.settings)
+    return StrategyConfig(kind=job.strategy, settings=job.settings)
 
 
 def _threads(job: Job, cluster: Cluster, placement: Sequence[str], env: Mapping[str, str]) -> int:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from reparto.spec import Failure, StepRecord, UsageSample
+from reparto.spec import Failure, StepRecord, UsageSample, WorkerSurvey
 
 STEP_EVENTS_EVERY_S = 0.25
 
@@ -62,6 +62,10 @@ class EventWriter:
     def usage(self, host: str, sample: UsageSample) -> None:
         """Tell what a host has used of late."""
         self._write({"type": "usage", "host": host, **dataclasses.asdict(sample)})
+
+    def surveyed(self, found: WorkerSurvey) -> None:
+        """Tell what was measured."""
+        self._write({"type": "surveyed", "found": dataclasses.asdict(found)})
 
     def stopping(self, step: int, in_s: float) -> None:
         """Tell that all workers will end after a step."""

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from reparto import strategies
 from reparto.comm import (
     CountingGroup,
-    GlooGroup,
     Group,
-    NcclGroup,
-    RoutedGroup,
-    ThrottledGroup,
-    Wire,
-    host_group,
-    own_address,
 )
 from reparto.runtime import _patches, _settling, _tensors
 from reparto.runtime._current import current, enter, outside
+from reparto.runtime._meeting import Meeting
 from reparto.runtime._world import World
-from reparto.spec import Line, Options, StepRecord, StrategyConfig, from_json
+from reparto.spec import (
+    Options,
+    Phase,
+    StepRecord,
+    StrategyConfig,
+    WorkerSurvey,
+)
 
-__all__ = ["join", "leave"]
+__all__ = ["end_survey", "join", "leave"]
 
 
 def join(
@@ -44,35 +41,18 @@ def join(
     listen_fd: int | None = None,
     on_step: Callable[[StepRecord], None] | None = None,
     on_note: Callable[[str], None] | None = None,
+    on_found: Callable[[WorkerSurvey], None] = lambda found: None,
 ) -> World:
     """Meet the other workers and wrap torch; every worker calls it once."""
-    world = World(rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note)
-    kind = strategies.from_spec(strategy)
-    if world_size > 1:
-        store = TCPStore(
-            master[0],
-            master[1],
-            world_size,
-            rank == 0,
-            timeout=timedelta(seconds=120),
-            wait_for_workers=False,
-            master_listen_fd=listen_fd if rank == 0 else None,
-        )
-        wire = _wire(rank)
-        data = CountingGroup(_on(wire, _group(store, rank, world_size, device, master, "data")))
-        place = _place(kind, data, store, own_address(*master), device, world)
-        ordered = CountingGroup(
-            _on(wire, _group(store, place, world_size, device, master, "gradients"))
-        )
-        world.data, world.groups = data, [data, ordered]
-        data.waiting = world.waiting
-        world.strategy = kind.build(ordered)
-        world.strategy.outside, world.strategy.tell = outside, world.note
-        world.strategy.waiting = world.waiting
-        world.use(kind)
-        world.stopping.store = store
+    meeting = Meeting(rank, world_size, device, master, listen_fd)
+    world: World
+    if options.survey is not None:
+        world = _surveyed(meeting, options, on_note, on_found)
     else:
-        world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
+        world = World(
+            rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note
+        )
+        _meet(world, meeting, strategies.from_spec(strategy))
     if options.precision == "float64":
         from reparto.runtime._promote import promote
 
@@ -81,11 +61,16 @@ def join(
         from reparto.runtime._promote import leave_out_autocast
 
         leave_out_autocast(world.note)
-    _patches.install(current, tracking=world_size > 1)
-    if world_size > 1 and _looks_after_state(world.strategy):
+    _patches.install(current, tracking=world.size > 1)
+    if world.size > 1 and _looks_after_state(world.strategy):
         _settling.install(current)
     if options.steps is not None or (options.samples is not None and not options.losses):
         _patches.install_gradients(current)  # steps made by hand count too
+    if options.batch_rows is not None or options.memory_bytes is not None:
+        from reparto.runtime._batch_rows import BatchRows
+
+        world.batch_rows = BatchRows(world)
+        world.batch_rows.install()
     if options.losses or options.stops_early:
         _patches.install_losses(current)
     if options.record:
@@ -97,8 +82,53 @@ def join(
             world.recorder = Recorder(Path(options.record))
     enter(world)
     _seed(world)
+    if world.data is not None:
+        world.data.barrier().wait()  # who was here early has not waited for the script
+        world.waiting.seconds = 0.0
     world.began = time.perf_counter()
     return world
+
+
+def _meet(world: World, meeting: Meeting, kind: strategies.Config) -> None:
+    """Give a world its groups and its strategy."""
+    if world.size == 1:
+        world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
+        return
+    data = CountingGroup(meeting.group("data"))
+    place = _place(kind, data, meeting, world)
+    ordered = CountingGroup(meeting.group("gradients", place))
+    world.data, world.groups = data, [data, ordered]
+    data.waiting = world.waiting
+    world.strategy = kind.build(ordered)
+    world.strategy.outside, world.strategy.tell = outside, world.note
+    world.strategy.waiting = world.waiting
+    world.use(kind)
+    world.stopping.store = meeting.store
+
+
+def _surveyed(
+    meeting: Meeting,
+    options: Options,
+    on_note: Callable[[str], None] | None,
+    on_found: Callable[[WorkerSurvey], None],
+) -> World:
+    """A world in which costs are measured, see `_survey`."""
+    from reparto.runtime._survey import Surveyor, SurveyWorld
+
+    request = options.survey
+    assert request is not None
+    if not request.phases:
+        alone = Surveyor(0, [meeting.host_name], None, request, on_found)
+        return SurveyWorld(alone, options=options, is_alone=True, on_note=on_note)
+
+    def talk(phase: Phase) -> Group:
+        members = phase.members
+        name = f"survey-{len(members)}"
+        return meeting.group(name, members.index(meeting.rank), len(members))
+
+    group = meeting.group("survey")
+    surveyor = Surveyor(meeting.rank, meeting.hosts(), group, request, on_found, talk)
+    return SurveyWorld(surveyor, options=options, is_alone=False, on_note=on_note)
 
 
 def _looks_after_state(strategy: strategies.Strategy) -> bool:
@@ -107,42 +137,15 @@ def _looks_after_state(strategy: strategies.Strategy) -> bool:
     return own.settle is not base.settle or own.gather_state is not base.gather_state
 
 
-def _wire(rank: int) -> Wire | None:
-    """The line that this worker plays, if it plays one; see `Host.line`."""
-    line = os.environ.get("REPARTO_LINE")
-    return Wire(from_json(Line, line), seed=rank) if line else None
-
-
-def _on(wire: Wire | None, group: Group) -> Group:
-    return group if wire is None else ThrottledGroup(group, wire)
-
-
-def _group(
-    store: Store, rank: int, size: int, device: str, master: tuple[str, int], name: str
-) -> Group:
-    address = own_address(*master)
-    carrier: Group = GlooGroup(store, rank=rank, size=size, address=address, name=name)
-    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
-    if is_one_host and os.environ.get("REPARTO_SHARED_MEMORY") != "0":
-        carrier = host_group(carrier, store, name=name)
-    if device != "cuda" or not _has_own_gpu(PrefixStore(name, store), rank, size):
-        return carrier  # gloo carries tensors of GPUs as well, by way of main memory
-    return RoutedGroup(carrier, NcclGroup(store, rank=rank, size=size, name=f"{name}-gpu"))
-
-
-def _place(
-    config: strategies.Config, data: Group, store: Store, address: str, device: str, world: World
-) -> int:
+def _place(config: strategies.Config, data: Group, meeting: Meeting, world: World) -> int:
     """This worker's place in the strategy's group, by the measured links."""
-    rank, size = world.rank, world.size
+    rank = meeting.rank
     if not isinstance(config, strategies.Shared) or config.topology == "given":
         return rank
-    if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
-        return rank  # all on one host
-    # Hosts that one machine plays have one address; their workers are told the name.
-    store.set(f"address/{rank}", os.environ.get("REPARTO_HOST") or address)
-    hosts = [store.get(f"address/{member}").decode() for member in range(size)]
-    if device == "cuda" or len(set(hosts)) < config.least_hosts:
+    if meeting.is_one_host:
+        return rank
+    hosts = meeting.hosts()
+    if meeting.device == "cuda" or len(set(hosts)) < config.least_hosts:
         return rank  # NCCL looks for a ring of its own
     from reparto.measure.links import measure_links
 
@@ -152,13 +155,6 @@ def _place(
         told = " ".join(map(str, order))
         world.note(f"links were measured: workers stand in the order {told}")
     return order.index(rank)
-
-
-def _has_own_gpu(store: Store, rank: int, size: int) -> bool:
-    """Whether no two workers use the same GPU, which NCCL refuses to carry."""
-    mine = torch.cuda.get_device_properties(torch.cuda.current_device())
-    store.set(f"gpu/{rank}", str(mine.uuid))
-    return len({store.get(f"gpu/{member}") for member in range(size)}) == size
 
 
 def _seed(world: World) -> None:
@@ -200,11 +196,20 @@ def leave(world: World) -> dict[str, Any]:
         "bytes_sent": sum(group.bytes_sent for group in world.groups),
         "wire_bytes": world.wire_bytes,
         "waited_s": world.waiting.seconds,
+        "batch_rows": world.batch_rows.most if world.batch_rows is not None else 0,
         "notes": _notes(world),
     }
     enter(None)
     _patches.uninstall()
     return summary
+
+
+def end_survey(world: World) -> None:
+    """The script has ended, on request or before all was measured."""
+    from reparto.runtime._survey import SurveyWorld
+
+    if isinstance(world, SurveyWorld) and not world.surveyor.is_over:
+        world.surveyor.script_ended()
 
 
 def _record_state(world: World) -> None:

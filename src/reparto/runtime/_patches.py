@@ -6,8 +6,8 @@ passes, reads of ``.grad``, zeroing, optimizer steps, factories that are handed 
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.variable import VariableMeta
 
 from reparto.runtime import _backward, _functions, _legacy, _regions
+from reparto.runtime._compiler import put_off
 from reparto.runtime._factories import made
 from reparto.runtime._layout import BatchInt
 from reparto.runtime._norm import batch_norm, plain_batch_norm
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from reparto.runtime._world import World
 
 _undo: list[Callable[[], None]] = []
+_replaced: list[tuple[Any, str]] = []
+_last: list[Callable[[], None]] = []  # undone after all that
 Current = Callable[[], "World | None"]
 
 
@@ -40,7 +43,25 @@ def replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     kept = vars(owner).get(name, original)  # a static method stays one
     setattr(owner, name, made(original))
-    _undo.append(lambda: setattr(owner, name, kept) if had else delattr(owner, name))
+
+    def undo() -> None:
+        setattr(owner, name, kept) if had else delattr(owner, name)
+
+    _undo.append(undo)
+    _replaced.append((owner, name))
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """Put everything back for a while: torch itself is about to look at it."""
+    ours = [vars(owner).get(name, getattr(owner, name)) for owner, name in _replaced]
+    for undo in reversed(_undo):
+        undo()
+    try:
+        yield
+    finally:
+        for (owner, name), value in zip(_replaced, ours, strict=True):
+            setattr(owner, name, value)
 
 
 def install(current: Current, tracking: bool) -> None:
@@ -51,6 +72,7 @@ def install(current: Current, tracking: bool) -> None:
         tracking: Whether there is more than one worker; with one only steps and reads count.
     """
     optimizer = torch.optim.Optimizer
+    _last.append(put_off(suspended))
     replace(optimizer, "profile_hook_step", lambda o: staticmethod(_steps(current, o)))
     for kind in _subclasses(optimizer):
         step = vars(kind).get("step")
@@ -119,8 +141,6 @@ def install_gradients(current: Current) -> None:
     """Wrap backward passes and whatever reads or zeroes gradients; once."""
     if isinstance(vars(Tensor).get("grad"), property):
         return
-    # Optimizers bring it; when it is imported, it looks at what is replaced from here on.
-    importlib.import_module("torch._dynamo")
     replace(torch.amp.GradScaler, "scale", lambda o: _scale(current, o))
     replace(Tensor, "grad", lambda o: property(*_backward.grad_attribute(current)))
     replace(Tensor, "backward", lambda o: _backward.backward(current, o))
@@ -137,6 +157,9 @@ def uninstall() -> None:
     """Put everything back."""
     while _undo:
         _undo.pop()()
+    _replaced.clear()
+    while _last:
+        _last.pop()()
 
 
 # Optimizers.

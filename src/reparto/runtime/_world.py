@@ -65,6 +65,7 @@ class World:
         self.on_step, self.on_note = on_step, on_note
         self.has_hooks = False
         self.recorder: Any = None
+        self.batch_rows: Any = None
         self.groups: list[Any] = []
         self.num_steps = self.num_samples = 0
         self._told_waited_s = self._told_wire_bytes = 0.0

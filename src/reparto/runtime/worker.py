@@ -32,6 +32,7 @@ from typing import Any
 from reparto.runtime._events import EventWriter
 from reparto.runtime._failure import describe
 from reparto.runtime._lifeline import die_with_engine
+from reparto.runtime._memory import MemoryMeter
 from reparto.runtime._program import run_script
 from reparto.runtime._usage import usage_told
 from reparto.spec import Assignment, StepRecord, from_json
@@ -91,6 +92,11 @@ class _Worker:
         self._events = events
         self._assignment = assignment
         self._step = 0
+        self._memory = MemoryMeter(
+            on_gpu=assignment.plan.device == "cuda",
+            memory_bytes=assignment.options.memory_bytes,
+            on_exceeded=self._events.failed,
+        )
         events.tells_every_step = assignment.options.losses
 
     def run(self) -> int:
@@ -113,7 +119,7 @@ class _Worker:
         if program.launch != "reparto":
             self._step_aside()
             return _run_to_exit_code(self._recorded), {}
-        from reparto.runtime._join import join, leave
+        from reparto.runtime._join import end_survey, join, leave
 
         world = join(
             rank=self._seat.rank,
@@ -125,14 +131,21 @@ class _Worker:
             listen_fd=self._seat.listen_fd,
             on_step=self._on_step,
             on_note=self._on_note,
+            on_found=self._events.surveyed,
         )
         world.stopping.on_decided = self._on_stopping
         world.stopping.heed()
         if self._seat.world_size == 1:
             self._forget_rendezvous()
         exit_code = _run_to_exit_code(self._recorded)
+        if self._assignment.options.survey is not None and exit_code == 0:
+            return _run_to_exit_code(lambda: end_survey(world)), {}
         # After a failed exit the others may not be where leaving together can be waited for.
-        return exit_code, leave(world) if exit_code == 0 else {}
+        if exit_code != 0:
+            return exit_code, {}
+        rows = world.batch_rows
+        memory = self._memory.told(rows.held_bytes if rows is not None else 0)
+        return exit_code, {**leave(world), **memory}
 
     def _recorded(self) -> None:
         with usage_told(self._events, self._assignment, self._seat.rank):
@@ -146,6 +159,7 @@ class _Worker:
             mute_trackers(os.environ, files)
             since_ns = self._seat.since_ns or os.stat(self._seat.assignment).st_mtime_ns
             Overlay(files, since_ns).install()
+        self._memory.begin()
         self._events.begin()
         run_script(self._assignment.program)
 

@@ -45,6 +45,18 @@ class Usage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """What a worker has measured, see `Options.survey`.
+
+    Attributes:
+        found: A `WorkerSurvey`, plain.
+    """
+
+    rank: int
+    found: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stopping:
     """All workers will end after a step, on request; only worker 0 tells.
 
@@ -84,7 +96,7 @@ class Output:
     data: bytes
 
 
-Event = Begin | Step | Note | Usage | Stopping | Failed | Done | Output
+Event = Begin | Step | Note | Usage | Surveyed | Stopping | Failed | Done | Output
 
 
 def decode(rank: int, line: bytes | str) -> Event | None:
@@ -103,6 +115,8 @@ def decode(rank: int, line: bytes | str) -> Event | None:
             return Note(rank=rank, text=fields["text"])
         if kind == "usage":
             return Usage(rank=rank, host=fields.pop("host"), sample=UsageSample(**fields))
+        if kind == "surveyed":
+            return Surveyed(rank=rank, found=fields["found"])
         if kind == "stopping":
             return Stopping(rank=rank, **fields)
         if kind == "failed":

@@ -20,7 +20,7 @@ class Job:
         engine: Where workers run.
         address: Of the engine's cluster, if it has one.
         ship: Paths that travel to hosts that lack them.
-        strategy: A strategy's kind, or ``auto``.
+        strategy: A strategy's kind; ``auto`` to measure first and take what is best.
         settings: The strategy's settings.
         threads: Threads of each worker; None to share out the cores.
         relaxed: Whether a strategy may change the mathematics.
@@ -34,7 +34,7 @@ class Job:
     engine: str = "local"
     address: str = ""
     ship: tuple[str, ...] = ()
-    strategy: str = "auto"
+    strategy: str = "all-reduce"
     settings: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
     relaxed: bool = False

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Pattern = Literal["all-reduce", "gather", "broadcast", "push", "pull", "exchange"]
+#: Who talks to whom. ``push`` and ``pull``: every worker with a server; ``swap``: everyone sends to
+#: one other; ``exchange``: parts to their owners.
+Pattern = Literal["all-reduce", "gather", "broadcast", "push", "pull", "exchange", "swap"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,8 @@ class Message:
         size_bytes: Payload that one worker contributes.
         every: Sent each that many steps.
         ready_at: When in the step the data is ready, as a fraction of the step.
-        needed_at: When in the step the result is needed.
+        needed_at: When in the step the result is needed; not before it is ready. Where both are
+            the same, it is waited for. A round may be needed in a later step: beyond 1.
     """
 
     pattern: Pattern
@@ -66,6 +69,10 @@ class Profile:
         step_s: Seconds a step, by number of samples in the slice.
         forward_fraction: Share of the step before the backward pass begins.
         shapes: Of the trainable parameters, where they are known.
+        batch_rows: Samples in a batch of the script.
+        base_bytes: Memory that does not depend on the batch: parameters, gradients, optimizer
+            state, data; beyond that of a process that has only imported what it needs.
+        row_bytes: Memory that each row of the slice adds at the peak.
     """
 
     num_parameters: int
@@ -73,6 +80,9 @@ class Profile:
     step_s: Mapping[int, float] = field(default_factory=dict)
     forward_fraction: float = 1 / 3
     shapes: tuple[tuple[int, ...], ...] = ()
+    batch_rows: int = 0
+    base_bytes: int = 0
+    row_bytes: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from reparto.spec._plan import Plan
 from reparto.spec._program import Program
+from reparto.spec._survey import SurveyRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,12 @@ class Options:
             those of the sequential side (``verify``), since a seed may come from the clock.
         usage_every_s: The first worker of each host tells that often what the host has used
             (CPU, memory, GPU, network); 0 for never.
+        survey: What to measure instead of training, and leave.
+        batch_rows: Rows of each batch that a training loader yields, whatever the script says;
+            None leaves them alone. Only memory can then be compared (``fit-batch``).
+        memory_bytes: End the worker, in an orderly way, before it takes more than that of its
+            device (0: than there is), and tell what memory was there; None lets it take what it
+            wants.
         sabotage: Break the run on purpose, by name; only tests of ``verify`` set it.
     """
 
@@ -49,6 +56,9 @@ class Options:
     nudge: int = 0
     seeds: tuple[int, ...] = ()
     usage_every_s: float = 0.0
+    survey: SurveyRequest | None = None
+    batch_rows: int | None = None
+    memory_bytes: int | None = None
     sabotage: str = ""
 
     @property
@@ -136,6 +146,14 @@ class RunResult:
         wire_bytes: Bytes that a worker put on the wire, see `StepRecord`; mean over workers.
         waited_s: Seconds that a worker spent exchanging and waiting; mean over workers.
         failure: The first failure.
+        peak_bytes: The most memory that a worker had since the script began: reserved on the GPU
+            where it computed on one, else resident; the most of all workers.
+        idle_bytes: What that worker had when the script began.
+        free_bytes: What that worker could have had in all, when the script began; 0 where nobody
+            asked, see `Options.memory_bytes`.
+        memory_device: Where that was: ``cpu``, or a GPU's name; empty if unknown.
+        batch_rows: The most rows of a batch that a training loader has yielded; 0 where none did,
+            or nobody asked.
         notes: What the runtime has to tell (order of random draws, operations gathered, ...).
         outputs: Files that the script wrote, relative to its folder where they lie in it.
     """
@@ -152,9 +170,20 @@ class RunResult:
     bytes_sent: int = 0
     wire_bytes: float = 0.0
     waited_s: float = 0.0
+    peak_bytes: int = 0
+    idle_bytes: int = 0
+    free_bytes: int = 0
+    memory_device: str = ""
+    batch_rows: int = 0
+    predicted_step_s: float | None = None
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds a step, after the first; None where there is none."""
+        return self.train_s / (self.num_steps - 1) if self.num_steps > 1 else None
 
     @property
     def samples_per_s(self) -> float:

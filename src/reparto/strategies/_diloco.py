@@ -7,6 +7,7 @@ fragment  │     0      │     1     │     2     │     3     │      each
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -135,13 +136,20 @@ class DiLoCo(Together):
             size = profile.num_parameters // self.fragments
             shapes = profile.shapes if self.fragments == 1 and profile.shapes else ((size,),)
             every = self.sync_every // self.fragments
-            messages = self.compressor.messages(shapes, max(1, len(cluster.hosts)), every=every)
+            messages = tuple(
+                dataclasses.replace(message, needed_at=1.0 + self.overlap)
+                for message in self.compressor.messages(
+                    shapes, max(1, len(cluster.hosts)), every=every
+                )
+            )
             if self.moments == "keep":
                 return messages
             sent = level_bytes(profile.num_parameters)
             return (
                 *messages,
-                Message(pattern="all-reduce", size_bytes=sent, every=self.sync_every),
+                Message(
+                    pattern="all-reduce", size_bytes=sent, every=self.sync_every, ready_at=1.0
+                ),
             )
 
         def build(self, group: Group) -> DiLoCo:

@@ -94,7 +94,7 @@ class Gossip(_base.Strategy):
             rounds = range(len(distances(self, num_workers)))
             every = self.sync_every * len(rounds)
             return tuple(
-                Message(pattern="push", size_bytes=size, every=every, ready_at=1.0)
+                Message(pattern="swap", size_bytes=size, every=every, ready_at=1.0)
                 for number in rounds
                 for _ in neighbours(self, 0, num_workers, number)
             )

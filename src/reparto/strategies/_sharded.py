@@ -26,7 +26,7 @@ from torch import Tensor
 
 from reparto.comm import MIN, Group
 from reparto.errors import DisagreementError, UsageError
-from reparto.spec import Cluster, Message, Profile, Traffic
+from reparto.spec import Cluster, Message, Pattern, Profile, Traffic
 from reparto.strategies import _base
 from reparto.strategies._all_reduce import AllReduce
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
@@ -93,7 +93,10 @@ class Sharded(_base.Strategy):
             return num_workers > 1 and numel >= num_workers and size_bytes >= self.min_bytes
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
-            """Parameters are gathered for each pass, gradients scattered, small ones summed."""
+            """Parameters are gathered for each pass, gradients scattered, small ones summed.
+
+            One by one, and each is waited for.
+            """
             num_workers, begin = max(1, len(cluster.hosts)), profile.forward_fraction
             width = profile.gradient_bytes / max(1, profile.num_parameters)
             numels = [prod(shape) for shape in profile.shapes] or [profile.num_parameters]
@@ -101,14 +104,18 @@ class Sharded(_base.Strategy):
             small = sum(numels) - sum(large)
             slices = [round(-(-numel // num_workers) * width) for numel in large]
             again = [slices[one] for one in _missing([n * width for n in large], self.keep_bytes)]
-            scattered = sum(slices) * num_workers
-            found = (
-                Message(pattern="gather", size_bytes=sum(slices), needed_at=begin),
-                Message(pattern="gather", size_bytes=sum(again), ready_at=begin),
-                Message(pattern="exchange", size_bytes=scattered, ready_at=1.0),
-                Message(pattern="all-reduce", size_bytes=round(small * width), ready_at=1.0),
+            moments: list[tuple[Pattern, list[int], float]] = [
+                ("gather", slices, 0.0),
+                ("gather", again, begin),
+                ("exchange", [num_workers * one for one in slices], 1.0),
+                ("all-reduce", [round(small * width)], 1.0),
+            ]
+            return tuple(
+                Message(pattern=pattern, size_bytes=size, ready_at=at, needed_at=at)
+                for pattern, sizes, at in moments
+                for size in sizes
+                if size
             )
-            return tuple(message for message in found if message.size_bytes)
 
         def build(self, group: Group) -> Sharded:
             """The live strategy."""

@@ -64,7 +64,7 @@ def seconds(number: float) -> str:
     if number >= 100:
         minutes, rest = divmod(round(number), 60)
         return f"{minutes}:{rest:02} min"
-    return f"{_figures(number)} s"
+    return f"{figures(number)} s"
 
 
 def size(num_bytes: float) -> str:
@@ -74,9 +74,9 @@ def size(num_bytes: float) -> str:
     num_bytes /= 1000
     for unit in ("kB", "MB", "GB"):
         if num_bytes < 999.5:
-            return f"{_figures(num_bytes)} {unit}"
+            return f"{figures(num_bytes)} {unit}"
         num_bytes /= 1000
-    return f"{_figures(num_bytes)} TB"
+    return f"{figures(num_bytes)} TB"
 
 
 def share(part: float, whole: float) -> str:
@@ -99,30 +99,31 @@ def _row(run: ComparedRun, has_target: bool) -> tuple[str, ...]:
     return (
         *(run.label, str(run.result.num_workers), "yes" if run.exact else "relaxed"),
         *used,
-        *(_count(at.step) if at is not None else NONE, _rate(run)),
+        *(count(at.step) if at is not None else NONE, _rate(run)),
         *(share(run.waiting_s, run.training_s), _loss(run.last), ending(run)),
     )
 
 
 def _used(run: ComparedRun, at: Waypoint) -> tuple[str, str, str]:
-    return seconds(run.time_to(at)), _count(at.samples), size(at.wire_bytes)
+    return seconds(run.time_to(at)), count(at.samples), size(at.wire_bytes)
 
 
 def _rate(run: ComparedRun) -> str:
     if not run.training_s or not run.curve[-1].samples:
         return NONE
-    return _count(round((run.curve[-1].samples - run.curve[0].samples) / run.training_s))
+    return count(round((run.curve[-1].samples - run.curve[0].samples) / run.training_s))
 
 
 def _loss(at: Waypoint | None) -> str:
     return NONE if at is None or at.trend is None else f"{at.trend:.4g}"
 
 
-def _count(number: int) -> str:
+def count(number: int) -> str:
+    """Write a number of things, thousands apart."""
     return f"{number:,}".replace(",", " ") if number else NONE
 
 
-def _figures(number: float) -> str:
+def figures(number: float) -> str:
     """Three figures, without a power of ten."""
     if not number or not math.isfinite(number):
         return f"{number:g}"

@@ -1,0 +1,317 @@
+"""Measuring before promising: a survey of a script on the hosts that are there, and what follows.
+
+one worker     the plain script, some steps               ┐
+all workers    links, talking, computing, strategies' own ┴─► Survey ─► predictions ─► choice
+the best two   five real steps each, if there is time ────────► Survey ─► predictions ─► choice
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from reparto._execution import Watcher, execute
+from reparto.engines import Engine
+from reparto.errors import EngineError
+from reparto.plan import choose, place, plan_run
+from reparto.plan._candidates import Candidate, candidates
+from reparto.spec import (
+    Cluster,
+    Event,
+    Exchange,
+    Forecast,
+    Job,
+    Link,
+    Options,
+    Phase,
+    Plan,
+    Prediction,
+    Program,
+    RunResult,
+    Step,
+    StepRecord,
+    StrategyConfig,
+    Survey,
+    Surveyed,
+    SurveyRequest,
+    Trial,
+    Wish,
+    WorkerSurvey,
+    from_plain,
+)
+
+#: Planning is to take no longer; what there is no time for is left out, and told.
+LIMIT_S = 55.0
+#: Steps of a trial, after the first; as many rounds as that takes.
+TRIAL_STEPS, MOST_TRIAL_STEPS = 5, 200
+#: Where they are short, it goes on for so long.
+TRIAL_S = 1.5
+#: Steps before anything is timed.
+WARM_UP = 2
+#: A phase of computing may take so long.
+PHASE_S = 3.0
+
+Tell = Callable[[str], None]
+
+
+class Site:
+    """What is planned, and where.
+
+    Args:
+        job: What the user asked for.
+        program: The script, converted.
+        engine: Where workers run.
+        cluster: The hosts.
+        tell: Told what is being done, in a line.
+    """
+
+    def __init__(
+        self, job: Job, program: Program, engine: Engine, cluster: Cluster, tell: Tell
+    ) -> None:
+        self.job, self.program, self.engine, self.cluster = job, program, engine, cluster
+        self.tell = tell
+        self.began = time.monotonic()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since planning began."""
+        return time.monotonic() - self.began
+
+    def plan(self, strategy: StrategyConfig, num_workers: int) -> Plan:
+        """How a strategy would be started."""
+        job = dataclasses.replace(
+            self.job, strategy=strategy.kind, settings=strategy.settings, workers=num_workers
+        )
+        return dataclasses.replace(plan_run(job, self.cluster, self.program), reasons=())
+
+    def execute(self, plan: Plan, options: Options, watcher: Watcher | None = None) -> RunResult:
+        """Run the script by a plan; nothing that it writes is kept."""
+        program = self.program
+        if plan.num_workers == 1:
+            files = tuple(dataclasses.replace(f, converted=f.original) for f in program.files)
+            program = dataclasses.replace(program, files=files)
+        options = dataclasses.replace(options, discard_writes=True, seed=self.job.options.seed)
+        return execute(
+            program, plan, options, engine=self.engine, cluster=self.cluster, watcher=watcher
+        )
+
+
+def forecast(site: Site, counts: Sequence[int], wish: Wish) -> Forecast:
+    """Measure, predict every strategy, try the best two, and choose.
+
+    Args:
+        site: What is planned, and where.
+        counts: Numbers of workers to weigh, beside one machine.
+        wish: What the plan is to be like.
+
+    Raises:
+        EngineError: If the script fails while it is measured.
+    """
+    weighed = candidates(relaxed=True)
+    found = survey(site, [count for count in counts if count > 1], weighed)
+    predictions = predicted(found, counts, weighed)
+    first = choose(found, predictions, wish)
+    trials = _tried(site, found, first)
+    found = dataclasses.replace(found, trials=trials, took_s=site.spent_s)
+    return choose(found, predicted(found, counts, weighed), wish)
+
+
+def predicted(
+    survey: Survey, counts: Sequence[int], weighed: Sequence[Candidate] = ()
+) -> tuple[Prediction, ...]:
+    """What every candidate would take on so many workers; the plain script first."""
+    from reparto.errors import UsageError
+    from reparto.plan.costs import alone, predict  # brings torch
+
+    found = [alone(survey)]
+    for count in counts:
+        for candidate in weighed or candidates(relaxed=True):
+            if count > 1:
+                try:
+                    found.append(predict(survey, candidate.strategy, count, candidate.label))
+                except UsageError:
+                    continue  # its settings do not suit so many workers
+    return tuple(found)
+
+
+def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> Survey:
+    """Measure a script on one worker and on several, and what talking costs them.
+
+    Raises:
+        EngineError: If the script fails while it is measured.
+    """
+    plan = site.plan(StrategyConfig(kind="single"), 1)
+    site.tell("measuring the script as it is, in one process")
+    single = _asked(site, plan, SurveyRequest(seconds=PHASE_S))[0]
+    if single.alone is None:
+        raise EngineError(
+            "the script has no steps that could be timed",
+            remedy="plan a script that trains; see `reparto convert`",
+        )
+    found = Survey(
+        script=site.job.script,
+        args=site.job.args,
+        device=plan.device,
+        cluster=site.cluster,
+        placement=plan.placement,
+        profile=single.profile,
+        alone=single.alone,
+        alone_host=plan.placement[0],
+        startup_s=single.startup_s,
+        num_steps=site.job.options.steps or single.num_steps,
+        took_s=site.spent_s,
+    )
+    if not counts:
+        return found
+    plan = site.plan(StrategyConfig(kind="all-reduce"), max(counts))
+    phases = tuple(_phase(site, plan, count) for count in sorted({1, *counts}))
+    site.tell(f"measuring {plan.num_workers} workers: computing and talking")
+    request = SurveyRequest(
+        phases=phases, candidates=tuple(one.strategy for one in weighed), seconds=PHASE_S
+    )
+    told = _asked(site, plan, request)
+    return dataclasses.replace(
+        found,
+        placement=plan.placement,
+        cluster=dataclasses.replace(site.cluster, links=_named(site.cluster, told[0])),
+        profile=told[0].profile,
+        workers=tuple(
+            dataclasses.replace(one, host=plan.placement[one.rank])
+            for worker in told
+            for one in worker.workers
+        ),
+        exchanges=_once(told),
+        costs=tuple(cost for worker in told for cost in worker.costs),
+        took_s=site.spent_s,
+    )
+
+
+class _Listener(Watcher):
+    def __init__(self) -> None:
+        self.surveys: dict[int, WorkerSurvey] = {}
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Surveyed):
+            self.surveys[event.rank] = from_plain(WorkerSurvey, event.found)
+
+
+def _asked(site: Site, plan: Plan, request: SurveyRequest) -> list[WorkerSurvey]:
+    """What each worker has measured, by rank."""
+    listener = _Listener()
+    result = site.execute(plan, Options(survey=request), listener)
+    if result.failure is not None or len(listener.surveys) < plan.num_workers:
+        failure = result.failure
+        why = f"{failure.error}: {failure.message}" if failure is not None else result.status
+        raise EngineError(
+            f"the script could not be measured: {why}",
+            remedy="see whether `reparto run --steps 10` works; name a --strategy to go without",
+        )
+    return [listener.surveys[rank] for rank in range(plan.num_workers)]
+
+
+def _phase(site: Site, plan: Plan, count: int) -> Phase:
+    """Which of all workers take part where there are fewer, and with how many threads."""
+    free = list(enumerate(plan.placement))
+    members = []
+    for host in place(count, site.cluster.hosts, plan.device):
+        rank = next((rank for rank, name in free if name == host), free[0][0])
+        free = [(other, name) for other, name in free if other != rank]
+        members.append(rank)
+    smaller = site.plan(StrategyConfig(kind="all-reduce"), count)
+    return Phase(members=tuple(sorted(members)), threads=smaller.threads_per_worker)
+
+
+def _named(cluster: Cluster, told: WorkerSurvey) -> tuple[Link, ...]:
+    """Links with the names of hosts; workers may know each other by address only."""
+    names = {host.address: host.name for host in cluster.hosts}
+    if len(names) < len(cluster.hosts):
+        names = {}  # one machine plays them all, and tells their names
+    return tuple(
+        dataclasses.replace(
+            link,
+            source=names.get(link.source, link.source),
+            target=names.get(link.target, link.target),
+        )
+        for link in told.links
+    )
+
+
+def _once(told: Sequence[WorkerSurvey]) -> tuple[Exchange, ...]:
+    """Every operation is told by all who took part, alike."""
+    return tuple(dict.fromkeys(one for worker in told for one in worker.exchanges))
+
+
+# Trials.
+
+
+def _tried(site: Site, found: Survey, first: Forecast) -> tuple[Trial, ...]:
+    """Run the two best candidates for a few steps, as far as there is time."""
+    allowed = [one for one in first.predictions[1:] if one.exact or first.wish.relaxed]
+    best = sorted(allowed, key=lambda one: -one.samples_per_s)[:2]
+    trials: list[Trial] = []
+    for one in best:
+        expected_s = found.startup_s + 4.0 + one.step_s * _steps_of_trial(one)
+        if site.spent_s + expected_s > LIMIT_S:
+            site.tell(f"no time to try {one.label} on {one.num_workers} workers")
+            continue
+        site.tell(f"trying {one.label} on {one.num_workers} workers")
+        if (trial := _trial(site, one)) is not None:
+            trials.append(trial)
+    return tuple(trials)
+
+
+def _trial(site: Site, one: Prediction) -> Trial | None:
+    plan = site.plan(_without_warm_up(one.strategy), one.num_workers)
+    clock = _Clock(_steps_a_round(one.strategy))
+    result = site.execute(plan, Options(steps=WARM_UP + _steps_of_trial(one)), clock)
+    if result.failure is not None or clock.step_s is None:
+        site.tell(f"{one.label} on {one.num_workers} workers could not be tried")
+        return None
+    return Trial(
+        strategy=one.strategy,
+        num_workers=one.num_workers,
+        step_s=clock.step_s,
+        num_steps=clock.num_steps,
+    )
+
+
+class _Clock(Watcher):
+    """Times the steps of a trial, in whole rounds; the first ones set up everything."""
+
+    def __init__(self, steps_a_round: int) -> None:
+        self._round = steps_a_round
+        self._records: list[StepRecord] = []
+        self.step_s: float | None = None
+        self.num_steps = 0
+
+    def event(self, event: Event) -> None:
+        if not isinstance(event, Step) or event.rank != 0 or event.record.step < WARM_UP:
+            return
+        self._records.append(event.record)
+        first, *later = self._records
+        whole = [one for one in later if (one.step - first.step) % self._round == 0]
+        if whole or later:  # not every step is told; of many, a part of a round is no matter
+            last = (whole or later)[-1]
+            self.num_steps = last.step - first.step
+            self.step_s = (last.time_s - first.time_s) / self.num_steps
+
+
+def _steps_a_round(strategy: StrategyConfig) -> int:
+    return int(strategy.settings.get("sync_every", 1))
+
+
+def _steps_of_trial(one: Prediction) -> int:
+    """Whole rounds; some more where steps are short."""
+    every = _steps_a_round(one.strategy)
+    wanted = max(TRIAL_STEPS, min(MOST_TRIAL_STEPS, int(TRIAL_S / max(one.step_s, 1e-6))))
+    return every * math.ceil(wanted / every)
+
+
+def _without_warm_up(strategy: StrategyConfig) -> StrategyConfig:
+    from reparto.strategies import from_spec
+
+    if not hasattr(from_spec(strategy), "begin_after"):
+        return strategy
+    return dataclasses.replace(strategy, settings={**strategy.settings, "begin_after": 0})
