@@ -136,4 +136,4 @@ def test_largest_batch_of_a_gpu_is_predicted_and_tried(cli):
     assert device["status"] == "confirmed"
     tried = [point for point in device["points"] if point["predicted_bytes"]]
     assert tried[0]["peak_bytes"] == pytest.approx(tried[0]["predicted_bytes"], rel=0.05)
-    assert 0.9 * 2048 * MIB < device["peak_bytes"] <= 2048 * MIB
+    assert 0.8 * 2048 * MIB < device["peak_bytes"] <= 2048 * MIB

@@ -10,8 +10,6 @@ from reparto import api, engines
 from reparto.errors import UsageError
 from reparto.spec import Done, Job, Options, Output, Program, SourceFile
 
-pytestmark = pytest.mark.alone
-
 
 def program(tmp_path, text, *, launch="plain"):
     text = textwrap.dedent(text)

@@ -425,7 +425,6 @@ def ended(processes, timeout=50):
     ]
 
 
-@pytest.mark.alone
 def test_two_machines_train_as_one(machines):
     text = TRAIN + 'torch.save(model.state_dict(), "model.pt")\n'
     first, second = ended(started(machines, text))
@@ -438,7 +437,6 @@ def test_two_machines_train_as_one(machines):
     assert not (machines[1].folder / "model.pt").exists()
 
 
-@pytest.mark.alone
 def test_workers_meet_where_the_config_says_though_the_way_has_another_address(machines):
     port = json.loads(machines[0].env["TF_CONFIG"])["cluster"]["worker"][0].split(":")[1]
     for index, machine in enumerate(machines):
@@ -447,7 +445,6 @@ def test_workers_meet_where_the_config_says_though_the_way_has_another_address(m
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.alone
 def test_first_step_is_checked_on_the_first_machine_only(machines):
     for machine in machines:
         machine.write(TRAIN)
@@ -457,7 +454,6 @@ def test_first_step_is_checked_on_the_first_machine_only(machines):
     assert "first step" not in second.stderr
 
 
-@pytest.mark.alone
 def test_script_that_distributes_itself_meets_at_the_port_of_the_config(machines):
     script = """\
     import os
@@ -476,7 +472,6 @@ def test_script_that_distributes_itself_meets_at_the_port_of_the_config(machines
     assert first.stdout == f"3 {port}\n"
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "words",
     [
@@ -499,7 +494,6 @@ def failing(action):
     return f"{begin}        optimizer.step()\n        {when}\n            {action}\n{end}"
 
 
-@pytest.mark.alone
 def test_failure_on_one_machine_is_told_on_both(machines):
     text = failing('raise ValueError("on purpose")')
     for done in ended(started(machines, text)):
@@ -509,7 +503,6 @@ def test_failure_on_one_machine_is_told_on_both(machines):
     assert machines[0].running() == machines[1].running() == []
 
 
-@pytest.mark.alone
 def test_worker_that_is_killed_ends_the_run_on_both_machines(machines):
     text = failing("os.kill(os.getpid(), signal.SIGKILL)")
     for done in ended(started(machines, text)):
@@ -545,7 +538,6 @@ def test_machine_that_is_gone_ends_the_run_on_the_other(machines, dead):
     assert max(machine.seconds_until_gone() for machine in machines) < 5
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("asked", [0, 1])
 def test_stop_on_one_machine_ends_all_after_the_same_step(machines, asked):
     processes = under_way(machines)
@@ -560,7 +552,6 @@ def test_stop_on_one_machine_ends_all_after_the_same_step(machines, asked):
     assert not (machines[1].folder / "reparto-checkpoint").exists()
 
 
-@pytest.mark.alone
 def test_ctrl_c_while_others_are_missing_ends_at_once(machines):
     machines[1].write(TRAIN)
     process = machines[1].start("run", "train.py")
@@ -577,7 +568,6 @@ def test_ctrl_c_while_others_are_missing_ends_at_once(machines):
     assert machines[1].running() == []
 
 
-@pytest.mark.alone
 def test_different_scripts_are_refused_before_they_run(machines):
     machines[0].write(TRAIN + "# one\n")
     machines[1].write(TRAIN + "# other\n")
@@ -587,7 +577,6 @@ def test_different_scripts_are_refused_before_they_run(machines):
         assert done.stdout == ""
 
 
-@pytest.mark.alone
 def test_script_that_stays_alone_runs_on_the_first_machine_only(machines):
     first, second = ended(started(machines, TRAIN, "--strategy", "single"))
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr

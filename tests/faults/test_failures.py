@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 # Each worker loads its own half of every batch of 8, so sample 37 is worker 1's, at step 5, and
 # sample 33 is worker 0's.
 SCRIPT = """\
@@ -66,6 +64,7 @@ def test_exception_shows_its_traceback_its_rank_and_the_users_line(cli, rank):
     assert cli.running() == []
 
 
+@pytest.mark.alone
 def test_failure_is_shown_within_five_seconds_and_all_workers_are_gone(cli):
     process = cli.start("run", "--workers", 2, "--no-probe", "--json", "r.json", write(cli))
     _, stderr = process.communicate(timeout=100)
@@ -95,6 +94,7 @@ def test_output_of_other_workers_is_kept_after_a_failure_and_its_path_told(cli):
         assert "last words" in log.read()
 
 
+@pytest.mark.alone
 def test_children_of_loaders_are_gone_after_a_failure(cli):
     script = write(cli)
     script.write_text(script.read_text().replace("batch_size=8", "batch_size=8, num_workers=2"))

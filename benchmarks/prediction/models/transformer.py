@@ -5,6 +5,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 VOCABULARY, LENGTH, WIDTH = 512, 64, 128
 text = torch.randint(0, VOCABULARY, (2048, LENGTH + 1))
 loader = DataLoader(TensorDataset(text), batch_size=32, shuffle=True)
@@ -23,14 +24,15 @@ class LanguageModel(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH))
 
     def forward(self, words):
-        x = self.words(words) + self.places(torch.arange(words.shape[1]))
+        x = self.words(words) + self.places(torch.arange(words.shape[1], device=words.device))
         return self.head(self.layers(x, mask=self.mask))
 
 
-model = LanguageModel()
+model = LanguageModel().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 for _ in range(100):
     for (batch,) in loader:
+        batch = batch.to(device)
         logits = model(batch[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad()

@@ -121,6 +121,9 @@ class _Worker:
             return _run_to_exit_code(self._recorded), {}
         from reparto.runtime._join import end_survey, join, leave
 
+        if self._assignment.options.memory_bytes is not None:
+            # Plain Python has it with its first optimizer, and what fits shall fit there, too.
+            import_module("torch._dynamo")
         world = join(
             rank=self._seat.rank,
             world_size=self._seat.world_size,

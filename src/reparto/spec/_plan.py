@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: Who talks to whom. ``push`` and ``pull``: every worker with a server; ``swap``: everyone sends to
-#: one other; ``exchange``: parts to their owners.
+#: Who talks to whom. ``push`` and ``pull``: every worker with a server; ``swap``: everyone sends
+#: to one other; ``exchange``: parts to their owners.
 Pattern = Literal["all-reduce", "gather", "broadcast", "push", "pull", "exchange", "swap"]
 
 

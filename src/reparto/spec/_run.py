@@ -146,8 +146,8 @@ class RunResult:
         wire_bytes: Bytes that a worker put on the wire, see `StepRecord`; mean over workers.
         waited_s: Seconds that a worker spent exchanging and waiting; mean over workers.
         failure: The first failure.
-        peak_bytes: The most memory that a worker had since the script began: reserved on the GPU
-            where it computed on one, else resident; the most of all workers.
+        peak_bytes: The most memory that a worker had since the script began: that of tensors and
+            libraries on the GPU where it computed on one, else resident; the most of all workers.
         idle_bytes: What that worker had when the script began.
         free_bytes: What that worker could have had in all, when the script began; 0 where nobody
             asked, see `Options.memory_bytes`.

@@ -18,8 +18,8 @@ STEPS = 3
 #: A run that takes longer is ended: memory is not what limits such a batch.
 LIMIT_S = 300.0
 
-#: Of the heap of glibc: what is larger is mapped by itself, once some such was freed; and more than
-#: twice as much of free memory at its end is given back.
+#: Of the heap of glibc: what is larger is mapped by itself, once some such was freed; and of free
+#: memory at its end, what is more than twice as much is given back.
 MMAP_BYTES, LEAST_BYTES = 32 << 20, 64 << 10
 
 _NO_MEMORY = re.compile(
@@ -115,9 +115,7 @@ class _Patience(api.Watcher):
         return self.is_late or self._watcher.has_enough()
 
 
-def run_with(
-    spot: Spot, rows: int | None, watcher: api.Watcher, *, scale: float = 1.0
-) -> Outcome:
+def run_with(spot: Spot, rows: int | None, watcher: api.Watcher, *, scale: float = 1.0) -> Outcome:
     """Run a few steps with batches of that many rows.
 
     Args:
