@@ -50,24 +50,29 @@ def fitted(model: str, memory: str) -> list[dict[str, Any]]:
     ]
 
 
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """All rows, and the bar's figure."""
+    errors = [abs(row["error"]) for row in rows if "error" in row]
+    return {"rows": rows, "median_error": statistics.median(errors) if errors else None}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--memory", nargs="+", default=["1GiB", "3GiB"])
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "memory-cpu.json")
     args = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
+    args.out.parent.mkdir(exist_ok=True)
     for memory in args.memory:
-        for model in MODELS:
+        for model in args.models:
             for row in fitted(model, memory):
                 if row.get("measured_bytes"):
                     row["error"] = row["predicted_bytes"] / row["measured_bytes"] - 1
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-    errors = [abs(row["error"]) for row in rows if "error" in row]
-    found = {"rows": rows, "median_error": statistics.median(errors) if errors else None}
-    args.out.parent.mkdir(exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({key: value for key, value in found.items() if key != "rows"}))
+                args.out.write_text(json.dumps(summary(rows), indent=1) + "\n")
+    print(summary(rows)["median_error"])
     return 0
 
 
