@@ -33,6 +33,8 @@ CELLS: dict[str, tuple[str, Json]] = {
     "all-reduce, top-k 1 %": ("all-reduce", {"compressor.kind": "topk"}),
     "parameter-server, 1": ("parameter-server", {"servers": 1}),
     "parameter-server, 2": ("parameter-server", {"servers": 2}),
+    "dedicated, 1": ("parameter-server", {"servers": 1, "dedicated": True}),
+    "dedicated, 2": ("parameter-server", {"servers": 2, "dedicated": True}),
     "stale server": ("parameter-server", {"mode": "stale"}),
     "local-sgd, each 4": ("local-sgd", {"sync_every": 4, "moments": "keep"}),
     "diloco, each 4": ("diloco", {"sync_every": 4}),
@@ -46,10 +48,10 @@ def ip(*words: str) -> None:
 
 
 @contextlib.contextmanager
-def network(slow_bits_per_s: float | None = None) -> Iterator[list[str]]:
+def network(slow_bits_per_s: float | None = None, size: int = SIZE) -> Iterator[list[str]]:
     """Namespaces on one bridge, or on two with a slow line between; even and odd ones apart."""
     name = f"rw{os.getpid() % 10000}"
-    switch, spaces = f"{name}-sw", [f"{name}-{rank}" for rank in range(SIZE)]
+    switch, spaces = f"{name}-sw", [f"{name}-{rank}" for rank in range(size)]
     inside = ("netns", "exec", switch, "ip")
     try:
         ip("netns", "add", switch)
@@ -90,8 +92,9 @@ def trained(spaces: list[str], kind: str, settings: Json, num_steps: int) -> lis
             subprocess.Popen(
                 ["ip", "netns", "exec", space, sys.executable, str(HERE / "wire_worker.py"),
                  str(out), kind, json.dumps(settings), str(num_steps), str(WIDTH)],
-                env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(SIZE), "LOCAL_RANK": "0",
-                     "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "198.18.77.1", "MASTER_PORT": port},
+                env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(spaces)),
+                     "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "198.18.77.1",
+                     "MASTER_PORT": port},
                 stderr=subprocess.PIPE, text=True,
             )
             for rank, space in enumerate(spaces)
@@ -100,17 +103,20 @@ def trained(spaces: list[str], kind: str, settings: Json, num_steps: int) -> lis
         if any(worker.returncode for worker in workers):
             raise SystemExit("\n".join(errors))
         rows: list[Json] = json.loads(out.read_text())
+        for server in sorted(Path(folder).glob("row.server*")):
+            rows.append(json.loads(server.read_text()))
         return rows
 
 
 def wire(args: argparse.Namespace) -> Json:
     """A row a strategy."""
     rows: Json = {}
-    with network() as spaces:
+    with network(size=SIZE + 2) as spaces:
         for name, (kind, settings) in CELLS.items():
             if args.only not in name:
                 continue
-            workers = trained(spaces, kind, settings, 8)
+            size = SIZE + (settings["servers"] if "dedicated" in settings else 0)
+            workers = trained(spaces[:size], kind, settings, 8)
             mean = {
                 key: statistics.mean(worker[key] for worker in workers)
                 for key in ("interface_bytes", "counted_bytes", "foretold_bytes")

@@ -55,6 +55,7 @@ def started(cli, *options):
 STRATEGIES = {
     "exact": (),
     "server": ("--strategy", "parameter-server", "--set", "mode=stale", "--relaxed"),
+    "dedicated": ("--workers", 3, "--strategy", "parameter-server", "--set", "dedicated=true"),
 }
 
 

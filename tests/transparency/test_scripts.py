@@ -60,6 +60,15 @@ def test_servers_keep_it_the_same(name, tmp_path, monkeypatch):
     assert result.verdict == "equal", result.divergence
 
 
+@pytest.mark.parametrize("name", ["amp_gradscaler.py", "gan_noise.py", "param_groups.py"])
+def test_dedicated_servers_keep_it_the_same(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {"servers": 2, "dedicated": True}
+    strategy = StrategyConfig(kind="parameter-server", settings=settings)
+    result = verify(SCRIPTS / name, workers=4, steps=20, strategy=strategy)
+    assert result.verdict == "equal", result.divergence
+
+
 @pytest.mark.parametrize("name", ["digits_argparse.py", "gan_noise.py", "lbfgs_sine.py"])
 def test_one_worker_agrees_to_the_last_bit(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from reparto.spec import (
     WorkerSurvey,
 )
 
-__all__ = ["end_survey", "join", "leave"]
+__all__ = ["Served", "end_survey", "join", "leave"]
 
 
 def join(
@@ -43,16 +44,28 @@ def join(
     on_note: Callable[[str], None] | None = None,
     on_found: Callable[[WorkerSurvey], None] = lambda found: None,
 ) -> World:
-    """Meet the other workers and wrap torch; every worker calls it once."""
+    """Meet the other workers and wrap torch; every worker calls it once.
+
+    Raises:
+        Served: This worker has served the others, and their job is over.
+    """
     meeting = Meeting(rank, world_size, device, master, listen_fd)
     world: World
     if options.survey is not None:
         world = _surveyed(meeting, options, on_note, on_found)
     else:
+        kind = strategies.from_spec(strategy)
+        num_serving = kind.num_serving if world_size > 1 else 0
+        if rank >= world_size - num_serving:
+            _serve(meeting, kind)
         world = World(
-            rank=rank, size=world_size, options=options, on_step=on_step, on_note=on_note
+            rank=rank,
+            size=world_size - num_serving,
+            options=options,
+            on_step=on_step,
+            on_note=on_note,
         )
-        _meet(world, meeting, strategies.from_spec(strategy))
+        _meet(world, meeting, kind)
     if options.precision == "float64":
         from reparto.runtime._promote import promote
 
@@ -94,16 +107,41 @@ def _meet(world: World, meeting: Meeting, kind: strategies.Config) -> None:
     if world.size == 1:
         world.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
         return
-    data = CountingGroup(meeting.group("data"))
+    data = CountingGroup(meeting.group("data", size=world.size))
     place = _place(kind, data, meeting, world)
-    ordered = CountingGroup(meeting.group("gradients", place))
+    ordered = CountingGroup(meeting.group("gradients", place, world.size))
     world.data, world.groups = data, [data, ordered]
     data.waiting = world.waiting
-    world.strategy = kind.build(ordered)
+    if kind.num_serving:
+        everyone = CountingGroup(meeting.group("everyone"))
+        world.groups.append(everyone)
+        world.strategy = kind.build_served(ordered, everyone)
+    else:
+        world.strategy = kind.build(ordered)
     world.strategy.outside, world.strategy.tell = outside, world.note
     world.strategy.waiting = world.waiting
     world.use(kind)
     world.stopping.store = meeting.store
+
+
+class Served(SystemExit):
+    """A worker that runs no script has done its duty.
+
+    Args:
+        summary: What it reports.
+    """
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        super().__init__(0)
+        self.summary = summary
+
+
+def _serve(meeting: Meeting, kind: strategies.Config) -> NoReturn:
+    """Serve those who run the script; they say when it is over, not a signal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    everyone = CountingGroup(meeting.group("everyone"))
+    kind.serve(everyone)
+    raise Served({"bytes_sent": everyone.bytes_sent, "wire_bytes": everyone.wire_bytes})
 
 
 def _surveyed(
@@ -142,7 +180,7 @@ def _place(config: strategies.Config, data: Group, meeting: Meeting, world: Worl
     rank = meeting.rank
     if not isinstance(config, strategies.Shared) or config.topology == "given":
         return rank
-    if meeting.is_one_host:
+    if meeting.is_one_host or config.num_serving:
         return rank
     hosts = meeting.hosts()
     if meeting.device == "cuda" or len(set(hosts)) < config.least_hosts:

@@ -107,7 +107,7 @@ class World:
 
     def use(self, config: strategies.Config) -> None:
         """Go by a strategy's settings."""
-        config.check(self.size)
+        config.check(self.size + config.num_serving)
         if isinstance(config, strategies.Shared):
             self.batches_a_step = self.size if config.batch == "worker" else 1
             self.rate_at = lambda step: config.rate_at(step, self.size)

@@ -27,7 +27,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reparto.runtime._events import EventWriter
 from reparto.runtime._failure import describe
@@ -36,6 +36,9 @@ from reparto.runtime._memory import MemoryMeter
 from reparto.runtime._program import run_script
 from reparto.runtime._usage import usage_told
 from reparto.spec import Assignment, StepRecord, from_json
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
 
 RENDEZVOUS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -119,12 +122,35 @@ class _Worker:
         if program.launch != "reparto":
             self._step_aside()
             return _run_to_exit_code(self._recorded), {}
-        from reparto.runtime._join import end_survey, join, leave
+        from reparto.runtime._join import Served, end_survey, leave
 
         if self._assignment.options.memory_bytes is not None:
             # Plain Python has it with its first optimizer, and what fits shall fit there, too.
             import_module("torch._dynamo")
-        world = join(
+        try:
+            world = self._joined()
+        except Served as served:
+            return 0, served.summary
+        world.stopping.on_decided = self._on_stopping
+        world.stopping.heed()
+        if self._seat.world_size == 1:
+            self._forget_rendezvous()
+        elif self._assignment.options.survey is None:
+            os.environ["WORLD_SIZE"] = str(world.size)  # without those who only serve
+        exit_code = _run_to_exit_code(self._recorded)
+        if self._assignment.options.survey is not None and exit_code == 0:
+            return _run_to_exit_code(lambda: end_survey(world)), {}
+        # After a failed exit the others may not be where leaving together can be waited for.
+        if exit_code != 0:
+            return exit_code, {}
+        rows = world.batch_rows
+        memory = self._memory.told(rows.held_bytes if rows is not None else 0)
+        return exit_code, {**leave(world), **memory}
+
+    def _joined(self) -> World:
+        from reparto.runtime._join import join
+
+        return join(
             rank=self._seat.rank,
             world_size=self._seat.world_size,
             strategy=self._assignment.plan.strategy,
@@ -136,19 +162,6 @@ class _Worker:
             on_note=self._on_note,
             on_found=self._events.surveyed,
         )
-        world.stopping.on_decided = self._on_stopping
-        world.stopping.heed()
-        if self._seat.world_size == 1:
-            self._forget_rendezvous()
-        exit_code = _run_to_exit_code(self._recorded)
-        if self._assignment.options.survey is not None and exit_code == 0:
-            return _run_to_exit_code(lambda: end_survey(world)), {}
-        # After a failed exit the others may not be where leaving together can be waited for.
-        if exit_code != 0:
-            return exit_code, {}
-        rows = world.batch_rows
-        memory = self._memory.told(rows.held_bytes if rows is not None else 0)
-        return exit_code, {**leave(world), **memory}
 
     def _recorded(self) -> None:
         with usage_told(self._events, self._assignment, self._seat.rank):

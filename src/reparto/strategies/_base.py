@@ -73,6 +73,28 @@ class Config(ABC):
             UsageError: With what to do instead.
         """
 
+    @property
+    def num_serving(self) -> int:
+        """How many of the workers, the last ones, run no script and `serve` the others."""
+        return 0
+
+    def serve(self, everyone: Group) -> None:
+        """What such a worker does until the job ends.
+
+        Args:
+            everyone: Those who run the script, and behind them those who serve.
+        """
+        raise NotImplementedError
+
+    def build_served(self, group: Group, everyone: Group) -> Strategy:
+        """The live strategy for one worker, where others serve.
+
+        Args:
+            group: Those who run the script.
+            everyone: They, and behind them those who serve.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
         """What one worker sends in a step, without starting a process."""
@@ -120,12 +142,13 @@ class Shared(Config):
             )
 
     def check(self, num_workers: int) -> None:
-        """A weight for each worker."""
+        """A weight for each worker that trains."""
         weights = self.balance.split(":")
-        if self.balance not in ("auto", "even") and len(weights) != num_workers:
+        num_training = num_workers - self.num_serving
+        if self.balance not in ("auto", "even") and len(weights) != num_training:
             raise UsageError(
                 f"balance={self.balance} weighs {len(weights)} workers, and there are "
-                f"{num_workers}",
+                f"{num_training}",
                 remedy="give a weight for each worker, or balance=auto",
             )
 

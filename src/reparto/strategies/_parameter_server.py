@@ -45,6 +45,8 @@ class ParameterServer(_base.Strategy):
 
         Attributes:
             servers: How many workers keep parameters, besides computing.
+            dedicated: Whether servers do nothing else: so many of the workers, the last ones,
+                then run no script. With ``sync``.
             mode: ``sync`` waits for all workers in each step and is exact; ``async`` steps with
                 each worker's gradient as it comes; ``stale`` does so too, but holds back whoever
                 is ahead of the slowest by more than ``bound`` steps.
@@ -64,13 +66,15 @@ class ParameterServer(_base.Strategy):
         kind: ClassVar[str] = "parameter-server"
         summary: ClassVar[str] = "servers step and send parameters back; sync, async or stale"
         formula: ClassVar[str] = (
-            "2 S (1 − 1/N) a step; 2 S (1 + (N − 2)/servers) over a server's link"
+            "2 S (1 − 1/N) a step; 2 S (1 + (N − 2)/servers) over a server's link; dedicated: "
+            "2 S a worker, 2 S (N − servers)/servers over a server's link"
         )
         paper: ClassVar[str] = (
             "Li et al. 2014, OSDI; Ho et al. 2013 (stale-synchronous), NIPS; Zhang et al. 2016 "
             "(staleness-aware), arXiv:1511.05950"
         )
         servers: int = 1
+        dedicated: bool = False
         mode: Literal["sync", "async", "stale"] = "sync"
         bound: int = 4
         backup: int = 0
@@ -94,6 +98,11 @@ class ParameterServer(_base.Strategy):
                     f"backup={self.backup} with mode={self.mode}",
                     remedy="backup workers are for mode=sync, and at least 0",
                 )
+            if self.dedicated and self.apart:
+                raise UsageError(
+                    "dedicated servers without mode=sync, or with backup",
+                    remedy="leave out dedicated: such servers are threads of workers",
+                )
             if not self.apart and self.compressor.is_lossy:
                 raise UsageError(
                     "a synchronous server with a compressor",
@@ -106,13 +115,23 @@ class ParameterServer(_base.Strategy):
                 )
 
         def check(self, num_workers: int) -> None:
-            """Somebody must be waited for."""
+            """Somebody must train, and be waited for."""
             super().check(num_workers)
+            if self.num_serving and num_workers - self.num_serving < 2:
+                raise UsageError(
+                    f"{self.servers} of {num_workers} workers only serve: fewer than two train",
+                    remedy="give at least two workers more than dedicated servers",
+                )
             if self.backup >= num_workers > 1:
                 raise UsageError(
                     f"backup={self.backup} with {num_workers} workers",
                     remedy="leave at least one worker that is waited for",
                 )
+
+        @property
+        def num_serving(self) -> int:
+            """Dedicated servers."""
+            return self.servers if self.dedicated else 0
 
         @property
         def apart(self) -> bool:
@@ -160,6 +179,8 @@ class ParameterServer(_base.Strategy):
             """On average over workers: gradients to the servers, parameters back."""
             num_workers = max(1, len(cluster.hosts))
             others = (num_workers - 1) / num_workers
+            if self.dedicated:
+                others = max(0, num_workers - self.servers) / num_workers
             there = self.compressor.encoded_bytes(profile.num_parameters)
             return (
                 Message(pattern="push", size_bytes=round(there * others), ready_at=1.0),
@@ -177,6 +198,18 @@ class ParameterServer(_base.Strategy):
             from reparto.strategies._async_server import AsyncServer
 
             return AsyncServer(group, self)
+
+        def build_served(self, group: Group, everyone: Group) -> _base.Strategy:
+            """The live strategy where servers are dedicated."""
+            from reparto.strategies._dedicated import Served
+
+            return Served(group, everyone, self)
+
+        def serve(self, everyone: Group) -> None:
+            """What a dedicated server does until the job ends."""
+            from reparto.strategies._dedicated import Server
+
+            Server(everyone, everyone.size() - self.num_serving).run()
 
     def __init__(self, group: Group, config: ParameterServer.Config) -> None:
         super().__init__(group)
@@ -197,9 +230,7 @@ class ParameterServer(_base.Strategy):
     ) -> Sequence[float]:
         """Sum at the servers; where somebody looks at gradients, bring the sums back."""
         totals = self._census(parameters, riders)
-        wanted = self._moving(parameters)
-        for server, indices in wanted.items():
-            self._sum_at(server, [parameters.tensors[index] for index in indices])
+        self._push(parameters)
         parameters.is_partial = parameters.is_stepping and self._is_shared_out(parameters)
         if not parameters.is_partial:
             self.complete(parameters)
@@ -241,6 +272,11 @@ class ParameterServer(_base.Strategy):
             if present[index]:
                 found.setdefault(server, []).append(index)
         return found
+
+    def _push(self, parameters: ParameterSet) -> None:
+        """Sum gradients at the servers."""
+        for server, indices in self._moving(parameters).items():
+            self._sum_at(server, [parameters.tensors[index] for index in indices])
 
     def _sum_at(self, server: int, tensors: list[Tensor]) -> None:
         mine = [laid(grads) for grads in by_type(map(grad_of, tensors))]

@@ -1,0 +1,430 @@
+"""Servers that only serve: workers that run no script, and keep parameters for those who do.
+
+    worker 0      ── what is next ──────►┐
+    worker 0…n−1  ── their gradients ───►│ server: sums in the order of ranks, steps
+    worker 0…n−1  ◄── new parameters ────┘
+
+All workers do the same, so worker 0 speaks for them. A server learns of a parameter when it is
+stepped first. What the script has changed by itself since (parameters, rates, the optimizer's
+state, gradients that it has clipped) worker 0 sends along with the next step.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from reparto.comm import Group
+from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._flat import by_type, laid, spread
+from reparto.strategies._parameter_server import ParameterServer, assigned, refuse_gpus
+
+T = TypeVar("T")
+
+_SUM, _BRING, _STEP, _STATE, _STOP = range(5)
+_HEADER, _NEWS, _GRADIENTS, _PARAMETERS, _REPLY = range(5)
+
+
+class Described(NamedTuple):
+    """A tensor as a server knows it: its place in the set, its shape, its type."""
+
+    index: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, index: int, tensor: Tensor) -> Described:
+        """Of a tensor of a set."""
+        return cls(index, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+    def made(self) -> Tensor:
+        """A tensor like it, of zeros."""
+        return torch.zeros(self.shape, dtype=getattr(torch, self.dtype))
+
+
+class Served(ParameterServer):
+    """A worker's side, where servers are others.
+
+    Args:
+        group: Those who run the script.
+        everyone: They, and behind them the servers.
+        config: Of the parameter server.
+    """
+
+    def __init__(self, group: Group, everyone: Group, config: ParameterServer.Config) -> None:
+        super().__init__(group, config)
+        self.everyone = everyone
+        self.servers = list(range(group.size(), everyone.size()))
+        self._told: dict[tuple[int, str], Any] = {}
+        self._numbers: dict[str, int] = {}
+        self._held: set[str] = set()
+        self._known: dict[tuple[str, int], Tensor] = {}
+        self._states: dict[tuple[str, int], Any] = {}
+
+    def start(self, parameters: ParameterSet) -> None:
+        """Share out the tensors over servers, by size."""
+        refuse_gpus(parameters)
+        sizes = [tensor.numel() for tensor in parameters.tensors]
+        self._owners[parameters.name] = assigned(sizes, self.servers)
+        self._numbers.setdefault(parameters.name, len(self._numbers))
+
+    def _push(self, parameters: ParameterSet) -> None:
+        works = []
+        for server, indices in self._moving(parameters).items():
+            tensors = [parameters.tensors[index] for index in indices]
+            described = [Described.of(index, parameters.tensors[index]) for index in indices]
+            self._tell(server, _SUM, parameters, self._news(server, parameters, described))
+            works += self._sent(server, [laid(one) for one in by_type(map(grad_of, tensors))])
+        for work in works:
+            work.wait()
+        self._held.add(parameters.name)
+
+    def _sent(self, server: int, flats: list[Tensor]) -> list[Any]:
+        return [self.everyone.send([flat], server, _GRADIENTS) for flat in flats]
+
+    def complete(self, parameters: ParameterSet) -> None:
+        """Bring the sums to every worker."""
+        moving = self._moving(parameters)
+        for server in moving:
+            self._tell(server, _BRING, parameters)
+        self._received_into(
+            {
+                server: by_type(grad_of(parameters.tensors[index]) for index in indices)
+                for server, indices in moving.items()
+            }
+        )
+        self._held.discard(parameters.name)  # the script may change what it has seen
+
+    def _received_into(self, wanted: dict[int, list[list[Tensor]]]) -> None:
+        """Take what servers send, from all of them at once."""
+        arriving = []
+        for server, lists in wanted.items():
+            for tensors in lists:
+                flat = _room(tensors)
+                arriving.append((self.everyone.recv([flat], server, _PARAMETERS), flat, tensors))
+        for work, flat, tensors in arriving:
+            work.wait()
+            spread(flat, tensors)
+
+    def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
+        """Servers step; here only what is sparse does."""
+        if parameters.name not in self._present or not self._is_shared_out(parameters):
+            return local_step()
+        moving = self._moving(parameters)
+        for server, indices in moving.items():
+            self._ask_to_step(server, parameters, indices)
+        result = self._step_for_sparse(parameters, local_step)
+        with torch.no_grad():
+            self._received_into(
+                {
+                    server: by_type(parameters.tensors[index] for index in indices)
+                    for server, indices in moving.items()
+                }
+            )
+        if self.group.rank() == 0:
+            for index in (index for indices in moving.values() for index in indices):
+                known = parameters.tensors[index].detach().clone()
+                self._known[parameters.name, index] = known
+        return result
+
+    def _step_for_sparse(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
+        sparse = self._sparse[parameters.name]
+        others = [
+            (tensor, grad_of(tensor))
+            for tensor, everywhere in zip(parameters.tensors, sparse, strict=True)
+            if not everywhere
+        ]
+        for tensor, _ in others:
+            set_grad(tensor, None)
+        try:
+            return local_step()
+        finally:
+            for tensor, grad in others:
+                set_grad(tensor, grad)
+
+    def _ask_to_step(self, server: int, parameters: ParameterSet, indices: list[int]) -> None:
+        if self.group.rank() != 0:
+            return
+        is_held = parameters.name in self._held
+        news = self._changed(server, parameters, indices)
+        self._tell(server, _STEP, parameters, news, float(is_held))
+        if not is_held:
+            tensors = [parameters.tensors[index] for index in indices]
+            flats = [laid(one) for one in by_type(map(grad_of, tensors))]
+            for work in self._sent(server, flats):
+                work.wait()
+
+    def _changed(
+        self, server: int, parameters: ParameterSet, indices: list[int]
+    ) -> dict[str, Any] | None:
+        """What a server does not know yet, or what the script has changed by itself."""
+        optimizer, name, tensors = parameters.optimizer, parameters.name, parameters.tensors
+        place = {id(tensor): index for index, tensor in enumerate(tensors)}
+        owners = self._owners[name]
+        groups = [
+            {
+                **{key: value for key, value in group.items() if key not in _NOT_SETTINGS},
+                "params": [
+                    index
+                    for one in group["params"]
+                    if (index := place.get(id(one))) is not None and owners[index] == server
+                ],
+            }
+            for group in optimizer.param_groups
+        ]
+        news: dict[str, Any] = {}
+        key, told = (server, f"groups of {name}"), _plain(groups)
+        if self._told.get(key) != told:
+            self._told[key] = told
+            news = {"class": type(optimizer).__name__, "groups": groups}
+        for index in indices:
+            tensor = tensors[index].detach()
+            known = self._known.get((name, index))
+            if known is None or not torch.equal(known, tensor):
+                news.setdefault("parameters", {})[index] = tensor.clone()
+            state = optimizer.state.get(tensors[index], {})
+            if not _is_same(state, self._states.get((name, index), {})):
+                news.setdefault("state", {})[index] = dict(state)
+                self._states[name, index] = _marked(state)
+        return news or None
+
+    def _news(self, server: int, parameters: ParameterSet, described: list[Described]) -> Any:
+        """The description of what will be sent, unless it was told before."""
+        key = server, f"tensors of {parameters.name}"
+        if self._told.get(key) == described:
+            return None
+        self._told[key] = described
+        return {"tensors": [tuple(one) for one in described]}
+
+    def _tell(
+        self, server: int, what: int, parameters: ParameterSet | None, news: Any = None,
+        flag: float = 0.0,
+    ) -> None:  # fmt: skip
+        """Say what comes next; worker 0 does."""
+        if self.group.rank() != 0:
+            return
+        payload = None if news is None else _packed(news)
+        number = self._numbers[parameters.name] if parameters is not None else 0
+        length = 0 if payload is None else payload.numel()
+        header = torch.tensor([what, number, length, flag], dtype=torch.float64)
+        self.everyone.send([header], server, _HEADER).wait()
+        if payload is not None:
+            self.everyone.send([payload], server, _NEWS).wait()
+
+    def gather_state(self, parameters: ParameterSet) -> None:
+        """Every server sends the state of what it keeps."""
+        optimizer, name = parameters.optimizer, parameters.name
+        if name not in self._present or not self._is_shared_out(parameters):
+            return
+        for server in self.servers:
+            self._tell(server, _STATE, parameters)
+            length = torch.zeros(1, dtype=torch.int64)
+            self.everyone.recv([length], server, _REPLY).wait()
+            payload = torch.zeros(int(length), dtype=torch.uint8)
+            self.everyone.recv([payload], server, _REPLY).wait()
+            for index, state in _unpacked(payload).items():
+                optimizer.state[parameters.tensors[index]] = state
+                self._states[name, index] = _marked(state)
+
+    def _is_shared_out(self, parameters: ParameterSet) -> bool:
+        """Nor may the optimizer unscale gradients by itself."""
+        return super()._is_shared_out(parameters) and not any(
+            group.get("fused") for group in parameters.optimizer.param_groups
+        )
+
+    def finish(self) -> None:
+        """Let the servers go."""
+        for server in self.servers:
+            self._tell(server, _STOP, None)
+
+
+class Server:
+    """A server's side: does what worker 0 says, until it says that it is over.
+
+    Args:
+        everyone: Workers, and behind them the servers.
+        num_workers: How many of them run the script.
+    """
+
+    def __init__(self, everyone: Group, num_workers: int) -> None:
+        self.group, self.num_workers = everyone, num_workers
+        self._kept: dict[int, Kept] = {}
+
+    def run(self) -> None:
+        """Serve until the job ends."""
+        while True:
+            header = torch.zeros(4, dtype=torch.float64)
+            try:
+                self.group.recv([header], 0, _HEADER).wait()
+            except RuntimeError:
+                return  # the workers are gone; whoever ended the job has told why
+            what, number, length, flag = header.tolist()
+            if what == _STOP:
+                return
+            news: dict[str, Any] = {}
+            if length:
+                payload = torch.zeros(int(length), dtype=torch.uint8)
+                self.group.recv([payload], 0, _NEWS).wait()
+                news = _unpacked(payload)
+            self._do(int(what), self._kept.setdefault(int(number), Kept()), news, bool(flag))
+
+    def _do(self, what: int, kept: Kept, news: dict[str, Any], is_held: bool) -> None:
+        if what == _SUM:
+            kept.describe(news)
+            kept.sums = [self._summed(one) for one in kept.flats()]
+        elif what == _BRING:
+            self._to_all(kept.sums)
+        elif what == _STEP:
+            kept.learn(news)
+            if not is_held:
+                kept.sums = [self._received(one, 0) for one in kept.flats()]
+            kept.step()
+            self._to_all([laid(tensors) for tensors in kept.by_type()])
+        else:
+            payload = _packed(kept.state())
+            self._to_all([torch.tensor([payload.numel()]), payload], _REPLY)
+
+    def _received(self, like: Tensor, source: int) -> Tensor:
+        self.group.recv([like], source, _GRADIENTS).wait()
+        return like
+
+    def _summed(self, like: Tensor) -> Tensor:
+        """From all workers at once, added up in the order of ranks: the same in every run."""
+        parts = [torch.empty_like(like) for _ in range(self.num_workers)]
+        works = [self.group.recv([one], rank, _GRADIENTS) for rank, one in enumerate(parts)]
+        for work in works:
+            work.wait()
+        total = parts[0]
+        for part in parts[1:]:
+            total += part
+        return total
+
+    def _to_all(self, tensors: Sequence[Tensor], tag: int = _PARAMETERS) -> None:
+        works = [
+            self.group.send([tensor], rank, tag)
+            for tensor in tensors
+            for rank in range(self.num_workers)
+        ]
+        for work in works:
+            work.wait()
+
+
+class Kept:
+    """What a server keeps of one set of parameters."""
+
+    def __init__(self) -> None:
+        self.described: list[Described] = []
+        self.tensors: dict[int, Tensor] = {}
+        self.sums: list[Tensor] = []
+        self.optimizer: Any = None
+        self._kind = ""
+        self._groups: list[dict[str, Any]] = []
+        self._num_grouped = 0
+
+    def describe(self, news: dict[str, Any]) -> None:
+        """Which tensors have gradients, in the order in which they come."""
+        if "tensors" in news:
+            self.described = [Described(*one) for one in news["tensors"]]
+            for one in self.described:
+                self.tensors.setdefault(one.index, one.made().requires_grad_())
+
+    def by_type(self) -> list[list[Tensor]]:
+        """The tensors with gradients, in the lists in which they travel."""
+        return by_type(self.tensors[one.index] for one in self.described)
+
+    def flats(self) -> list[Tensor]:
+        """As much room as gradients need."""
+        return [_room(tensors) for tensors in self.by_type()]
+
+    def learn(self, news: dict[str, Any]) -> None:
+        """Take over what the script has set."""
+        with torch.no_grad():
+            for index, values in news.get("parameters", {}).items():
+                self.tensors[index].copy_(values)
+        if "groups" in news:
+            self._kind, self._groups = news["class"], news["groups"]
+        if "groups" in news or self._num_grouped != len(self.tensors):
+            self._regroup()
+        for index, state in news.get("state", {}).items():
+            self.optimizer.state[self.tensors[index]] = state
+
+    def _regroup(self) -> None:
+        """Settings have changed, or tensors have come that had no gradient before."""
+        self._num_grouped = len(self.tensors)
+        groups = [
+            {
+                **group,
+                "params": [self.tensors[one] for one in group["params"] if one in self.tensors],
+            }
+            for group in self._groups
+        ]
+        if self.optimizer is None:
+            first = next(group for group in groups if group["params"])
+            self.optimizer = getattr(torch.optim, self._kind)([dict(first)])
+        self.optimizer.param_groups = groups
+
+    def step(self) -> None:
+        """Step with the sums."""
+        for tensor in self.tensors.values():
+            set_grad(tensor, None)
+        for flat, tensors in zip(self.sums, self.by_type(), strict=True):
+            pieces = flat.split([tensor.numel() for tensor in tensors])
+            for tensor, piece in zip(tensors, pieces, strict=True):
+                set_grad(tensor, piece.view(tensor.shape).clone())
+        self.optimizer.step()
+
+    def state(self) -> dict[int, Any]:
+        """The optimizer's state of each tensor, by its place in the set."""
+        if self.optimizer is None:
+            return {}
+        return {
+            index: self.optimizer.state[tensor]
+            for index, tensor in self.tensors.items()
+            if tensor in self.optimizer.state
+        }
+
+
+#: Of an optimizer's groups: not settings, or not to be sent.
+_NOT_SETTINGS = frozenset({"params", "param_names"})
+
+
+def _room(tensors: Sequence[Tensor]) -> Tensor:
+    """For tensors of one type, end to end."""
+    return tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
+
+
+def _plain(value: Any) -> Any:
+    """Of an optimizer's settings: what tells whether they have changed, to the last bit."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _marked(state: Any) -> dict[str, Any]:
+    """What an optimizer's state is now, so that a change is seen."""
+    return {key: (one, getattr(one, "_version", None)) for key, one in state.items()}
+
+
+def _is_same(state: Any, marked: dict[str, Any]) -> bool:
+    return state.keys() == marked.keys() and all(
+        one is marked[key][0] and getattr(one, "_version", None) == marked[key][1]
+        for key, one in state.items()
+    )
+
+
+def _packed(value: Any) -> Tensor:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+
+
+def _unpacked(payload: Tensor) -> Any:
+    return torch.load(io.BytesIO(payload.numpy().tobytes()), weights_only=True)
