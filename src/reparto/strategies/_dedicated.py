@@ -32,7 +32,7 @@ _HEADER, _NEWS, _GRADIENTS, _PARAMETERS, _REPLY = range(5)
 class Described(NamedTuple):
     """A tensor as a server knows it: its place in the set, its shape, its type."""
 
-    index: int
+    place: int
     shape: tuple[int, ...]
     dtype: str
 
@@ -330,11 +330,11 @@ class Kept:
         if "tensors" in news:
             self.described = [Described(*one) for one in news["tensors"]]
             for one in self.described:
-                self.tensors.setdefault(one.index, one.made().requires_grad_())
+                self.tensors.setdefault(one.place, one.made().requires_grad_())
 
     def by_type(self) -> list[list[Tensor]]:
         """The tensors with gradients, in the lists in which they travel."""
-        return by_type(self.tensors[one.index] for one in self.described)
+        return by_type(self.tensors[one.place] for one in self.described)
 
     def flats(self) -> list[Tensor]:
         """As much room as gradients need."""
