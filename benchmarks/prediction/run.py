@@ -43,7 +43,10 @@ SHARES = {"equal": (0.45, 0.45, 0.45, 0.45), "unlike": (0.6, 0.3, 0.6, 0.3)}
 NODES = (2, 4)
 NUM_CELLS, SEED = 80, 20261116
 #: A measured run takes about so long, and has so many steps at least; it is ended after a minute.
-RUN_S, LEAST_STEPS, LONGEST_S = 20.0, 5, 60.0
+RUN_S, LEAST_STEPS, LONGEST_S = 12.0, 5, 60.0
+#: Unlike hosts get slices in proportion after some steps; what is timed comes after that, unless
+#: these steps would take longer than so much.
+BALANCED_AFTER, BALANCING_S = 34, 25.0
 Json = dict[str, Any]
 Place = tuple[str, str, str]  # model, rate, hosts
 
@@ -76,8 +79,8 @@ class Book:
 class Ended(_planning._Clock):
     """Times a run, and ends it when it has taken long enough."""
 
-    def __init__(self, steps_a_round: int) -> None:
-        super().__init__(steps_a_round)
+    def __init__(self, steps_a_round: int, skip: int) -> None:
+        super().__init__(steps_a_round, skip)
         self._until = time.monotonic() + LONGEST_S + 60
 
     def has_enough(self) -> bool:
@@ -86,16 +89,23 @@ class Ended(_planning._Clock):
         return time.monotonic() > self._until or (is_long and self.num_steps >= LEAST_STEPS)
 
 
-def measure(site: _planning.Site, one: Prediction) -> Json:
+def measure(site: _planning.Site, one: Prediction, is_unlike: bool) -> Json:
     """Run a strategy for real."""
-    plan = site.plan(_planning._without_warm_up(one.strategy), one.num_workers)
+    plan = site.plan(_planning._steady(one.strategy), one.num_workers)
     every = _planning._steps_a_round(one.strategy)
     wanted = max(LEAST_STEPS, min(400, int(RUN_S / one.step_s)))
-    steps = _planning.WARM_UP + every * -(-wanted // every)
-    clock = Ended(every)
+    is_balanced = is_unlike and BALANCED_AFTER * one.step_s < BALANCING_S
+    skip = BALANCED_AFTER if is_balanced else _planning.WARM_UP
+    steps = skip + every * -(-wanted // every)
+    clock = Ended(every, skip)
     result = site.execute(plan, Options(steps=steps), clock)
     failure = result.failure.message if result.failure is not None else ""
-    return {"measured_s": clock.step_s, "num_steps": clock.num_steps, "failure": failure}
+    return {
+        "measured_s": clock.step_s,
+        "num_steps": clock.num_steps,
+        "skipped": skip,
+        "failure": failure,
+    }
 
 
 def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
@@ -144,15 +154,26 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
         more = [(nodes, label) for label, nodes in chosen.values() if nodes > 1]
         for nodes, label in dict.fromkeys([*wanted, *more]):
             one = by_key[nodes, label]
-            row = measure(site, one)
-            put(book, f"{key}/{nodes}/{label}", one, row, (nodes, label) in wanted)
+            row = measure(site, one, hosts == "unlike")
+            rehearsed = {(found.num_workers, str(found.strategy)) for found in survey.rehearsals}
+            put(
+                book,
+                f"{key}/{nodes}/{label}",
+                one,
+                row,
+                is_cell=(nodes, label) in wanted,
+                is_rehearsed=(nodes, str(one.strategy)) in rehearsed,
+            )
 
 
-def put(book: Book, key: str, one: Prediction, row: Json, is_cell: bool) -> None:
+def put(
+    book: Book, key: str, one: Prediction, row: Json, *, is_cell: bool, is_rehearsed: bool
+) -> None:
     measured = row["measured_s"]
     row |= {
         "predicted_s": one.step_s,
         "parts": [one.compute_s, one.pack_s, one.exchange_s],
+        "is_rehearsed": is_rehearsed,
         "samples_a_step": one.samples_a_step,
         "error": one.step_s / measured - 1 if measured else None,
         "is_cell": is_cell,
@@ -169,11 +190,11 @@ def tell(text: str) -> None:
 
 def report(book: Book) -> Json:
     """The figures of the bars, from what was measured so far."""
-    rows = {key: row for key, row in book.rows.items() if row.get("is_cell")}
-    errors = sorted(abs(row["error"]) for row in rows.values() if row["error"] is not None)
+    runs = {key: row for key, row in book.rows.items() if row.get("error") is not None}
+    errors = sorted(abs(row["error"]) for row in runs.values() if row["is_cell"])
     kept = differ = 0
-    for (a, one), (b, two) in itertools.combinations(rows.items(), 2):
-        if a.split("/")[:4] != b.split("/")[:4] or not one["error"] or not two["error"]:
+    for (a, one), (b, two) in itertools.combinations(runs.items(), 2):
+        if a.split("/")[:3] != b.split("/")[:3]:
             continue
         speed = [r["samples_a_step"] / r["measured_s"] for r in (one, two)]
         told = [r["samples_a_step"] / r["predicted_s"] for r in (one, two)]
@@ -181,7 +202,10 @@ def report(book: Book) -> Json:
             differ += 1
             kept += (speed[0] > speed[1]) == (told[0] > told[1])
     regrets = list(_regrets(book))
+    planned = sorted(row["planned_s"] for key, row in book.rows.items() if key.endswith("/site"))
     return {
+        "sites": len(planned),
+        "planning_s": [statistics.median(planned), planned[-1]] if planned else None,
         "cells": len(errors),
         "median_error": statistics.median(errors) if errors else None,
         "p90_error": errors[int(0.9 * (len(errors) - 1))] if errors else None,

@@ -158,5 +158,6 @@ def adapted(survey: Survey, running: Prediction, step_s: float, waited_s: float)
         alone=alone,
         workers=tuple(map(slower, survey.workers)),
         exchanges=tuple(map(later, survey.exchanges)),
+        rehearsals=(),
         trials=(),
     )

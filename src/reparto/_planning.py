@@ -50,8 +50,8 @@ TRIAL_STEPS, MOST_TRIAL_STEPS = 5, 200
 TRIAL_S = 1.5
 #: Steps before anything is timed.
 WARM_UP = 2
-#: A phase of computing may take so long.
-PHASE_S = 3.0
+#: A phase of computing may take so long, and so much is left for trials.
+PHASE_S, TRIALS_S = 2.4, 10.0
 
 Tell = Callable[[str], None]
 
@@ -169,7 +169,10 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
     phases = tuple(_phase(site, plan, count) for count in sorted({1, *counts}))
     site.tell(f"measuring {plan.num_workers} workers: computing and talking")
     request = SurveyRequest(
-        phases=phases, candidates=tuple(one.strategy for one in weighed), seconds=PHASE_S
+        phases=phases,
+        candidates=tuple(one.strategy for one in weighed),
+        seconds=PHASE_S,
+        total_s=LIMIT_S - TRIALS_S - site.spent_s,
     )
     told = _asked(site, plan, request)
     return dataclasses.replace(
@@ -184,6 +187,7 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         ),
         exchanges=_once(told),
         costs=tuple(cost for worker in told for cost in worker.costs),
+        rehearsals=tuple(one for worker in told for one in worker.rehearsals),
         took_s=site.spent_s,
     )
 
@@ -263,7 +267,7 @@ def _tried(site: Site, found: Survey, first: Forecast) -> tuple[Trial, ...]:
 
 
 def _trial(site: Site, one: Prediction) -> Trial | None:
-    plan = site.plan(_without_warm_up(one.strategy), one.num_workers)
+    plan = site.plan(_steady(one.strategy), one.num_workers)
     clock = _Clock(_steps_a_round(one.strategy))
     result = site.execute(plan, Options(steps=WARM_UP + _steps_of_trial(one)), clock)
     if result.failure is not None or clock.step_s is None:
@@ -278,16 +282,21 @@ def _trial(site: Site, one: Prediction) -> Trial | None:
 
 
 class _Clock(Watcher):
-    """Times the steps of a trial, in whole rounds; the first ones set up everything."""
+    """Times the steps of a trial, in whole rounds.
 
-    def __init__(self, steps_a_round: int) -> None:
-        self._round = steps_a_round
+    Args:
+        steps_a_round: Of the strategy.
+        skip: Steps that are not timed: the first ones set up everything.
+    """
+
+    def __init__(self, steps_a_round: int, skip: int = WARM_UP) -> None:
+        self._round, self._skip = steps_a_round, skip
         self._records: list[StepRecord] = []
         self.step_s: float | None = None
         self.num_steps = 0
 
     def event(self, event: Event) -> None:
-        if not isinstance(event, Step) or event.rank != 0 or event.record.step < WARM_UP:
+        if not isinstance(event, Step) or event.rank != 0 or event.record.step < self._skip:
             return
         self._records.append(event.record)
         first, *later = self._records
@@ -309,9 +318,12 @@ def _steps_of_trial(one: Prediction) -> int:
     return every * math.ceil(wanted / every)
 
 
-def _without_warm_up(strategy: StrategyConfig) -> StrategyConfig:
-    from reparto.strategies import from_spec
+def _steady(strategy: StrategyConfig) -> StrategyConfig:
+    """As it is after its beginning; a switch as it is before it fires."""
+    from reparto.strategies import Switch, from_spec
 
-    if not hasattr(from_spec(strategy), "begin_after"):
+    config = from_spec(strategy)
+    if not hasattr(config, "begin_after"):
         return strategy
-    return dataclasses.replace(strategy, settings={**strategy.settings, "begin_after": 0})
+    never = 10**9 if isinstance(config, Switch.Config) else 0
+    return dataclasses.replace(strategy, settings={**strategy.settings, "begin_after": never})

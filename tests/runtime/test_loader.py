@@ -25,6 +25,7 @@ from torch.utils.data import (
 import reparto
 from reparto.runtime._current import current
 from reparto.runtime._tensors import Shard, whole
+from reparto.spec import StrategyConfig
 from reparto.testing import run_workers
 
 X = torch.arange(46.0, dtype=torch.float64).view(23, 2)
@@ -274,3 +275,52 @@ def test_cutting_changes_nothing_that_can_be_seen(cut):
     alone = seen(cut())
     for shared in run_workers(3, lambda: seen(cut())):
         assert shared == alone
+
+
+APART = StrategyConfig(kind="all-reduce", settings={"batch": "worker"})
+
+
+def local_rows(batch):
+    return [part.as_subclass(torch.Tensor).tolist() for part in batch]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_batch_each_is_loaded_by_its_worker_alone(workers):
+    def loader_of(asked):
+        def item(i):
+            asked.append(i)
+            return X.flatten()[: i % 6 + 1], int(Y[i])
+
+        torch.manual_seed(3)
+        return DataLoader(Items(item), 3, shuffle=True, collate_fn=padded)
+
+    def function():
+        asked = []
+        loader = reparto.prepare(loader_of(asked))
+        iterator = iter(loader)
+        asked.clear()  # of the look whether items are the same each time
+        return len(loader), [local_rows(batch) for batch in iterator], asked
+
+    alone = [local_rows(batch) for batch in loader_of([])]  # eight, the last one short
+    found = run_workers(workers, function, strategy=APART, all_generators=True)
+    for rank, (length, batches, _) in enumerate(found):
+        assert length == len(batches) == -(-len(alone) // workers)
+        own = alone[rank::workers]
+        assert batches[: len(own)] == own, "whole batches, padded as the script's are"
+    num_ghosts = -len(alone) % workers
+    assert sum(len(asked) for *_, asked in found) == 23 + num_ghosts
+
+
+def test_where_collation_draws_all_batches_are_loaded_by_all():
+    def mixed(items):
+        order = torch.randperm(len(items))
+        return torch.stack([items[i][0] for i in order]), torch.tensor([y for _, y in items])
+
+    def function():
+        loader = reparto.prepare(
+            DataLoader(Items(lambda i: (X[i], int(Y[i]))), 5, collate_fn=mixed)
+        )
+        next(iter(loader))
+        return loader._reparto_by_index
+
+    assert run_workers(2, function, strategy=APART) == [False, False]

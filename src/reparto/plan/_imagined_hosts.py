@@ -43,11 +43,11 @@ def slices_on(survey: Survey, host: str) -> tuple[SliceTime, ...]:
         one.num_workers: sum(other.num_workers == one.num_workers for other in there)
         for one in there
     }
-    found: dict[int, SliceTime] = {}
+    found: dict[tuple[bool, int], SliceTime] = {}
     for one in sorted(there, key=lambda one: one.num_workers):
         if beside[one.num_workers] == min(beside.values()):
-            found.update((part.rows, part) for part in one.slices)
-    return tuple(found[rows] for rows in sorted(found)) or (survey.alone,)
+            found.update(((not part.apart, part.rows), part) for part in one.slices)
+    return tuple(found[key] for key in sorted(found)) or (survey.alone,)
 
 
 def counts_up_to(num_hosts: int) -> list[int]:

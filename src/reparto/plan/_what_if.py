@@ -74,7 +74,8 @@ def imagine(survey: Survey, text: str) -> Survey:
             for one in imagined.workers
         ),
         costs=tuple(replace(one, step_s=one.step_s / faster) for one in imagined.costs),
-        trials=(),  # they were of other hosts
+        rehearsals=(),  # they were of other hosts
+        trials=(),
     )
     return _with_batch(imagined, changes.batch) if changes.batch else imagined
 

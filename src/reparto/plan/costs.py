@@ -23,6 +23,7 @@ from reparto.spec import (
     Host,
     Message,
     Prediction,
+    Profile,
     Span,
     StrategyConfig,
     Survey,
@@ -86,13 +87,15 @@ def predict(
     config.check(num_workers)
     takes_batches = takes_batch_each(config)
     batch = max(1, survey.profile.batch_rows)
-    speeds = paces(survey, num_workers)
-    rows = rows_of(config, speeds, batch)
+    speeds = paces(survey, num_workers, apart=config.computes_apart)
+    rows = rows_of(config, speeds, survey.profile)
     step = _step(survey, config, strategy, speeds, rows)
-    trial = next(
-        (t for t in survey.trials if t.strategy == strategy and t.num_workers == num_workers), None
+    trial, rehearsal = (
+        next((t for t in tried if t.strategy == strategy and t.num_workers == num_workers), None)
+        for tried in (survey.trials, survey.rehearsals)
     )
-    step_s = trial.step_s if trial is not None else step.seconds
+    seen = trial or rehearsal
+    step_s = seen.step_s if seen is not None else step.seconds
     samples = batch * num_workers if takes_batches else batch
     steps = survey.num_steps
     if steps is not None and takes_batches:
@@ -125,13 +128,29 @@ def takes_batch_each(config: strategies.Config) -> bool:
     return isinstance(config, strategies.Shared) and config.batch == "worker"
 
 
-def rows_of(config: strategies.Config, speeds: Sequence[Pace], batch: int) -> list[float]:
+def rows_of(config: strategies.Config, speeds: Sequence[Pace], profile: Profile) -> list[float]:
     """How many rows each worker computes with in a step."""
-    if takes_batch_each(config):
-        return [float(batch)] * len(speeds)
-    if not isinstance(config, strategies.Shared):
-        return shared_rows(speeds, batch, balanced=False)
-    return shared_rows(speeds, batch, balanced=config.waits and config.balance == "auto")
+    batch, is_own = max(1, profile.batch_rows), takes_batch_each(config)
+    total = batch * len(speeds) if is_own else batch
+    if not isinstance(config, strategies.Shared) or (is_own and profile.loads_whole):
+        return shared_rows(speeds, total, balanced=False)
+    return shared_rows(speeds, total, balanced=config.waits and config.balance == "auto")
+
+
+def computing_s(
+    config: strategies.Config, survey: Survey, speeds: Sequence[Pace], rows: Sequence[float]
+) -> list[float]:
+    """What each worker computes in a step, meetings that are not about gradients included."""
+    fabric = Fabric(survey.exchanges, survey.cluster.links)
+    num_workers, profile = len(speeds), survey.profile
+    meeting_s = fabric.seconds("all-reduce", 1024, num_workers)
+    found = []
+    for pace, count in zip(speeds, rows, strict=True):
+        seconds = pace.step_s(count) + pace.num_meetings * meeting_s
+        if profile.loads_whole and takes_batch_each(config):  # of all workers
+            seconds += (num_workers - 1) * profile.load_s / cpu_share(pace, count)
+        found.append(seconds)
+    return found
 
 
 def traffic_of(config: strategies.Config, survey: Survey, num_workers: int) -> Traffic:
@@ -148,7 +167,7 @@ def _step(
     rows: Sequence[float],
 ) -> Step:
     num_workers = len(speeds)
-    compute_s = [pace.step_s(count) for pace, count in zip(speeds, rows, strict=True)]
+    compute_s = computing_s(config, survey, speeds, rows)
     slowest = max(range(num_workers), key=compute_s.__getitem__)
     fabric = Fabric(survey.exchanges, survey.cluster.links)
     pack_s = packing_s(survey, strategy, num_workers)

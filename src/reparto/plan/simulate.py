@@ -83,7 +83,7 @@ def simulate(
         seed=seed,
     )
     _check(trouble, survey, num_workers, steps)
-    expected = dataclasses.replace(survey, trials=())
+    expected = dataclasses.replace(survey, rehearsals=(), trials=())
     prediction = costs.predict(expected, strategy, num_workers, label)
     way = _way(expected, strategy, num_workers)
     course = way.served(steps, trouble) if way.is_served else way.together(steps, trouble)
@@ -210,9 +210,9 @@ class _Way:
 
 def _way(survey: Survey, strategy: StrategyConfig, num_workers: int) -> _Way:
     config = strategies.from_spec(strategy)
-    speeds = paces(survey, num_workers)
-    rows = costs.rows_of(config, speeds, max(1, survey.profile.batch_rows))
-    compute_s = np.array([pace.step_s(r) for pace, r in zip(speeds, rows, strict=True)])
+    speeds = paces(survey, num_workers, apart=config.computes_apart)
+    rows = costs.rows_of(config, speeds, survey.profile)
+    compute_s = np.array(costs.computing_s(config, survey, speeds, rows))
     slowest = int(compute_s.argmax())
     share = costs.cpu_share(speeds[slowest], rows[slowest])
     messages = costs.traffic_of(config, survey, num_workers)

@@ -159,9 +159,9 @@ def _surveyed(
         alone = Surveyor(0, [meeting.host_name], None, request, on_found)
         return SurveyWorld(alone, options=options, is_alone=True, on_note=on_note)
 
-    def talk(phase: Phase) -> Group:
+    def talk(phase: Phase, name: str) -> Group:
         members = phase.members
-        name = f"survey-{len(members)}"
+        name = f"survey-{len(members)}-{name}"
         return meeting.group(name, members.index(meeting.rank), len(members))
 
     group = meeting.group("survey")

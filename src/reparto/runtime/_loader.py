@@ -3,13 +3,16 @@
 Indices are sliced before loading where that cannot be told from slicing afterwards: a data set
 whose items are the same however often they are asked for, stacked by torch's own collation into
 tensors. In all other cases (random augmentation, collation that pads or mixes, iterable data
-sets, batches with strings in them) every worker loads the whole batch and keeps its rows.
+sets, batches with strings in them) every worker loads the whole batch and keeps its rows. Where
+each worker takes a batch of its own (``batch=worker``), it loads that one alone if nothing draws,
+however batches are collated.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -61,6 +64,24 @@ class _RowsOfBatches:
         return getattr(self.sampler, name)
 
 
+class _OwnBatches(_RowsOfBatches):
+    """A batch sampler that passes on one batch of as many as there are workers: this worker's."""
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        splits: deque[tuple[Split, int]] = deque()
+        self.splits = splits
+        batches, world = iter(self.sampler), self.world
+
+        def own() -> Iterator[list[Any]]:
+            while together := [list(b) for b in itertools.islice(batches, world.batches_a_step)]:
+                counts = [len(one) for one in together]
+                split = Split(sum(counts), (*counts, *[0] * (world.size - len(counts))))
+                splits.append((split, _hash([index for one in together for index in one])))
+                yield together[world.rank] if world.rank < len(together) else together[0][:1]
+
+        return own()
+
+
 def _spoiled(world: World, rows: list[Any]) -> list[Any]:
     """Spoil a batch on purpose, for the tests of ``verify``; otherwise leave it alone."""
     if world.rank == 0 and len(rows) > 1:
@@ -86,9 +107,14 @@ class _SharedIterator:
     """Marks the tensors of each batch as shared out."""
 
     def __init__(
-        self, world: World, batches: Iterator[Any], splits: deque[tuple[Split, int]] | None
+        self,
+        world: World,
+        batches: Iterator[Any],
+        splits: deque[tuple[Split, int]] | None,
+        *,
+        is_own: bool = False,
     ) -> None:
-        self.world, self.batches, self.splits = world, batches, splits
+        self.world, self.batches, self.splits, self.is_own = world, batches, splits, is_own
 
     def __iter__(self) -> _SharedIterator:
         return self
@@ -99,14 +125,19 @@ class _SharedIterator:
         batch = next(self.batches)
         split, digest = self.splits.popleft()
         self.world.agreement.add(hash((digest, split.sizes)))
+        if self.is_own:
+            _refuse_odd(batch, split.rows(self.world.rank))
         return _marked(self.world, batch, split)
 
     def _cut(self) -> Any:
         """Whole batches were loaded: this worker's rows of one, or one of several."""
         world = self.world
-        if world.batches_a_step == 1:
-            return shard_batch(world, next(self.batches))
+        began = time.thread_time()
         together = list(itertools.islice(self.batches, world.batches_a_step))
+        world.whole_load_s += time.thread_time() - began
+        world.num_whole_loads += len(together)
+        if world.batches_a_step == 1 and together:
+            return shard_batch(world, together[0])
         if not together:
             raise StopIteration
         counts = [_num_samples(one) for one in together]
@@ -135,7 +166,8 @@ def shared_loader(world: World, loader: DataLoader[Any]) -> DataLoader[Any]:
         batches = kind.__iter__(self)
         if sampler is not None:
             _guard(self, batches)
-        return _SharedIterator(world, batches, sampler.splits if sampler is not None else None)
+        splits = sampler.splits if sampler is not None else None
+        return _SharedIterator(world, batches, splits, is_own=isinstance(sampler, _OwnBatches))
 
     def __len__(self: Any) -> int:
         count = int(kind.__len__(self))
@@ -187,10 +219,14 @@ def _guard(loader: Any, batches: Any) -> None:
 def _choose(world: World, loader: Any) -> None:
     with world.gradients.unseen():
         by_index = _can_slice_indices(loader)
-    object.__setattr__(loader, "_reparto_by_index", by_index)
-    if by_index:
+        is_asked = world.batches_a_step > 1 or world.options.survey is not None
+        is_own = is_asked and not by_index and _can_take_own(loader)
+        world.loads_all |= not (by_index or is_own)
+        is_own = is_own and world.batches_a_step > 1
+    object.__setattr__(loader, "_reparto_by_index", by_index or is_own)
+    if by_index or is_own:
         _compare_data(world, loader.dataset)
-        rows = _RowsOfBatches(world, loader.batch_sampler)
+        rows = (_OwnBatches if is_own else _RowsOfBatches)(world, loader.batch_sampler)
         object.__setattr__(loader, "batch_sampler", rows)
         if loader.num_workers > 1:  # ranks × loader processes should not outnumber the cores
             fewer = max(1, loader.num_workers // world.local_size)
@@ -226,14 +262,33 @@ def _digest(item: Any) -> int:
     return zlib.crc32(repr(item).encode())
 
 
-def _can_slice_indices(loader: Any) -> bool:
+def _can_take_own(loader: Any) -> bool:
+    """Whether a worker may leave out the batches of others: nothing draws in making one."""
+    if not _can_choose_indices(loader) or not _is_steady(loader.dataset):
+        return False
+    before = random_state()
+    try:
+        few = [loader.dataset[index] for index in range(min(2, len(loader.dataset)))]
+        batch = loader.collate_fn(few)
+        _refuse_odd(batch, len(few))
+        return same_state(before, random_state()) and _num_samples(batch) == len(few)
+    except Exception:  # whatever it makes of two items of ours, loading whole is right
+        return False
+    finally:
+        restore_state(before)
+
+
+def _can_choose_indices(loader: Any) -> bool:
+    """Whether the loader asks a data set for items by index, as torch does it."""
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
-    if os.environ.get("REPARTO_WHOLE_BATCHES") == "1":
+    if os.environ.get("REPARTO_WHOLE_BATCHES") == "1" or loader._iterator is not None:
         return False
-    if loader.collate_fn is not default_collate or loader._iterator is not None:
-        return False
-    if not _makes_batches_as_torch_does(type(loader)):
+    return _makes_batches_as_torch_does(type(loader))
+
+
+def _can_slice_indices(loader: Any) -> bool:
+    if loader.collate_fn is not default_collate or not _can_choose_indices(loader):
         return False
     by_list = hasattr(loader.dataset, "__getitems__")  # may mix items, unless it is torch's own
     if by_list and type(loader.dataset).__module__ != "torch.utils.data.dataset":

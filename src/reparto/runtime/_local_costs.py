@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Whole rounds are timed, so often at most and for so long at least; none that would take longer
 #: than the last.
-REPEATS, LIMIT_S, LONGEST_S = 3, 0.5, 10.0
+REPEATS, LIMIT_S, LONGEST_S = 3, 0.3, 10.0
 
 
 def measure(
@@ -71,11 +71,11 @@ def _seconds(config: strategies.Config, owner: Any, num_workers: int) -> float:
         tensor.requires_grad_()
     gradients = [torch.randn_like(tensor) for tensor in tensors]
     parameters = strategies.ParameterSet(owner.name, tensors)
-    optimizer = _alike(owner.optimizer, tensors)
+    optimizer = alike(owner.optimizer, tensors)
     parameters.optimizer_ref = lambda: optimizer
     parameters.share, parameters.is_stepping = 1 / num_workers, True
     parameters.loss_ref = lambda: 1.0
-    _lay(tensors, gradients)
+    lay(tensors, gradients)
     if optimizer is not None:
         optimizer.step()
     strategy.start(parameters)
@@ -97,7 +97,7 @@ def _seconds(config: strategies.Config, owner: Any, num_workers: int) -> float:
 def _one_step(
     strategy: strategies.Strategy, parameters: strategies.ParameterSet, gradients: list[Tensor]
 ) -> float:
-    _lay(parameters.tensors, gradients)
+    lay(parameters.tensors, gradients)
     began = time.perf_counter()
     strategy.backward_begins()
     for index in range(len(parameters.tensors) - 1, -1, -1):
@@ -109,12 +109,13 @@ def _one_step(
     return time.perf_counter() - began
 
 
-def _lay(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+def lay(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    """Put gradients on tensors; copies, which may be changed."""
     for tensor, gradient in zip(tensors, gradients, strict=True):
         strategies.set_grad(tensor, gradient.clone())
 
 
-def _alike(optimizer: Any, tensors: list[Tensor]) -> Any:
+def alike(optimizer: Any, tensors: list[Tensor]) -> Any:
     """An optimizer of the same kind and settings, for other tensors; None where there is none."""
     if optimizer is None:
         return None

@@ -14,16 +14,17 @@ thrown away.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
 
 from reparto import strategies
-from reparto.comm import EchoGroup, Group
+from reparto.comm import CountingGroup, EchoGroup, Group
 from reparto.runtime import _local_costs, _span
 from reparto.runtime._balance import Balance, Pass, shared_out
 from reparto.runtime._gradients import Owner
@@ -37,6 +38,7 @@ from reparto.spec import (
     Options,
     Phase,
     Profile,
+    Rehearsal,
     SliceTime,
     SurveyRequest,
     WorkerProfile,
@@ -72,7 +74,7 @@ class Surveyor:
         group: All workers; None for a worker that is alone.
         request: What to measure.
         on_found: Told what was measured, in the end.
-        talk: Makes the group of a phase's members; collective over these.
+        talk: Makes a group of a phase's members, by a name; collective over these.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Surveyor:
         group: Group | None,
         request: SurveyRequest,
         on_found: Callable[[WorkerSurvey], None],
-        talk: Callable[[Phase], Group] | None = None,
+        talk: Callable[[Phase, str], Group] | None = None,
     ) -> None:
         self.rank, self.hosts, self.group = rank, hosts, group
         self.request, self.on_found = request, on_found
@@ -91,10 +93,11 @@ class Surveyor:
         self.exchanges: list[Exchange] = []
         self.workers: list[WorkerProfile] = []
         self.costs: list[LocalCost] = []
+        self.rehearsals: list[Rehearsal] = []
         self._talk = talk
         self._phase = -1
         self._began = 0.0
-        self._times: dict[int, list[SliceTime]] = defaultdict(list)
+        self._times: dict[tuple[bool, int], list[SliceTime]] = defaultdict(list)
         self._startup_s = 0.0
         self._batch_rows = 0
         self._num_steps: int | None = None
@@ -114,6 +117,10 @@ class Surveyor:
             return [NEARLY_ALL, 0.5]
         return [NEARLY_ALL, 1 / size, 0.5 / size]
 
+    def modes(self) -> tuple[bool, ...]:
+        """Whether replicas are apart: as they are together, and as they are apart, in turn."""
+        return (False, True) if self.request.phases else (False,)
+
     def stepped(self, times: SliceTime) -> None:
         """A step has ended; at the end of the last phase, leave."""
         assert self.world is not None
@@ -131,14 +138,14 @@ class Surveyor:
             if self._scale.num_weighed > len(self.fractions()):
                 self._leave()
             return
-        self._times[times.rows].append(times)
+        self._times[not times.apart, times.rows].append(times)
         if self._has_enough():
             self._close_phase()
             self._next_phase()
 
     def _has_enough(self) -> bool:
         is_late = time.perf_counter() - self._began > self.request.seconds
-        wanted, kinds = FEWEST if is_late else MOST, len(self.fractions())
+        wanted, kinds = FEWEST if is_late else MOST, len(self.fractions()) * len(self.modes())
         counts = [len(found) for found in self._times.values()]
         # The last batch of a pass may be smaller, and two slices of a small one may be alike.
         return sum(n >= wanted for n in counts) >= kinds or sum(counts) >= 2 * kinds * wanted
@@ -155,8 +162,8 @@ class Surveyor:
                 return
             if not phases or self.rank in phases[self._phase].members:
                 break
-        if phases and phases[self._phase].threads:
-            torch.set_num_threads(phases[self._phase].threads)
+        if phases:
+            self._set_threads(phases[self._phase])
         self._began = time.perf_counter()
 
     def _close_phase(self) -> None:
@@ -200,6 +207,7 @@ class Surveyor:
                 links=self.links if self.rank == 0 else (),
                 exchanges=tuple(self.exchanges),
                 costs=tuple(self.costs),
+                rehearsals=tuple(self.rehearsals),
                 num_steps=self._num_steps,
                 startup_s=self._startup_s,
             )
@@ -221,13 +229,49 @@ class Surveyor:
                 size = len(phase.members)
                 if self.rank in phase.members and size > 1:
                     largest = _local_costs.largest_payloads(self.request.candidates, profile, size)
-                    self.exchanges += measure_exchanges(self._talk(phase), largest)
+                    self.exchanges += measure_exchanges(self._talk(phase, "talk"), largest)
                 self._meet()
             # They hardly depend on how many there are: those of the most will do for fewer.
             most = max((len(phase.members) for phase in self.request.phases), default=1)
             if most > 1:
                 self.costs += _local_costs.measure(self.world, self.request.candidates, most)
             self._meet()
+            self._rehearse(profile)
+
+    def _rehearse(self, profile: Profile) -> None:
+        """Play the candidates over the members of each phase, the most first; collective."""
+        from reparto.runtime._rehearsal import Stage
+
+        assert self._talk is not None and self.world is not None
+        phases = sorted(self.request.phases, key=lambda phase: -len(phase.members))
+        wanted = [phase for phase in phases if len(phase.members) > 1]
+        rate = min((link.rate_bits_per_s for link in self.links), default=None)
+        if not self.request.total_s:
+            return
+        end = self.world.began + self.request.total_s
+        for number, phase in enumerate(wanted):
+            now = time.perf_counter()
+            until = now + max(0.0, end - now) / (len(wanted) - number)
+            if self.rank in phase.members:
+                self._set_threads(phase)
+                size = len(phase.members)
+                known = [one.slices for one in self.workers if one.num_workers == size]
+                names = itertools.count()
+
+                def fresh(phase: Phase = phase, names: Iterator[int] = names) -> Group:
+                    assert self._talk is not None
+                    return self._talk(phase, f"{next(names)}")
+
+                owners = [owner for owner in self.world.gradients.owners if owner.tensors]
+                mine = known[0] if known else ()  # a short script was over before
+                stage = Stage(fresh(), mine, profile, owners, rate, fresh)
+                found = stage.play(self.request.candidates, until)
+                self.rehearsals += found if stage.group.rank() == 0 else ()
+            self._meet()
+
+    def _set_threads(self, phase: Phase) -> None:
+        if phase.threads:
+            torch.set_num_threads(phase.threads)
 
     def _profile(self, world: World) -> Profile:
         tensors = [t for owner in world.gradients.owners for t in owner.tensors if t.requires_grad]
@@ -236,12 +280,16 @@ class Surveyor:
         return Profile(
             num_parameters=sum(t.numel() for t in tensors),
             gradient_bytes=sum(t.numel() * t.element_size() for t in tensors),
-            step_s={one.rows: one.step_s for one in self.workers[0].slices} if whole else {},
+            step_s={one.rows: one.step_s for one in self.workers[0].slices if not one.apart}
+            if whole
+            else {},
             forward_fraction=whole.forward_s / whole.step_s if whole else 1 / 3,
             shapes=tuple(tuple(t.shape) for t in tensors),
             batch_rows=self._batch_rows,
             base_bytes=base_bytes,
             row_bytes=row_bytes,
+            loads_whole=world.num_whole_loads > 0,
+            load_s=world.whole_load_s / max(1, world.num_whole_loads) if world.loads_all else 0.0,
         )
 
 
@@ -263,17 +311,18 @@ class SurveyWorld(World):
         is_alone: bool,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
-        echo = None if is_alone else EchoGroup(2)
+        echo = None if is_alone else CountingGroup(EchoGroup(2))
         size = 1 if is_alone else 2
         super().__init__(rank=0, size=size, data=echo, options=options, on_note=on_note)
         if echo is None:
             self.strategy = strategies.Single.Config().build(None)  # type: ignore[arg-type]
         else:
-            self.strategy = Still(echo)
+            self.strategy = Still(EchoGroup(2))
             self.balance = Cycle(self)
         self.surveyor = surveyor
         surveyor.world = self
         self._ended = self._cpu = 0.0
+        self._echo, self._num_met = echo, 0
         self._backward_at: float | None = None
         self._update_at = 0.0
 
@@ -304,9 +353,16 @@ class SurveyWorld(World):
             backward_s=max(0.0, self._update_at - begun),
             update_s=now - self._update_at,
             cpu_s=cpu - self._cpu,
+            apart=self.strategy.apart,
+            num_meetings=self._num_meetings(),
         )
         self.surveyor.stepped(times)
         self._ended, self._cpu, self._backward_at = _now(), time.process_time(), None
+
+    def _num_meetings(self) -> int:
+        """Since it was asked last."""
+        before, self._num_met = self._num_met, self._echo.rounds if self._echo is not None else 0
+        return self._num_met - before
 
 
 class Cycle(Balance):
@@ -333,8 +389,11 @@ class Cycle(Balance):
         return _CyclePass(self)
 
     def after_step(self) -> None:
-        """The next one is due."""
+        """The next one is due; when all were, the other mode."""
         self._turn += 1
+        surveyor = self.world.surveyor
+        modes = surveyor.modes()
+        self.world.strategy.apart = modes[self._turn // len(surveyor.fractions()) % len(modes)]
 
 
 class _CyclePass(Pass):
@@ -360,6 +419,8 @@ def _median(found: Sequence[SliceTime]) -> SliceTime:
         backward_s=backward_s,
         update_s=max(0.0, step_s - forward_s - backward_s),  # the parts add up to the step
         cpu_s=middle(lambda one: one.cpu_s),
+        apart=found[0].apart,
+        num_meetings=middle(lambda one: one.num_meetings),
     )
 
 

@@ -91,6 +91,10 @@ class World:
         self.balance = Balance(self)
         self.stopping = Stopping(self)
         self.batches_a_step = 1
+        #: Batches that this worker has loaded whole, and the processor time of that; whether it
+        #: would have to load those of others, too, where each takes one of its own.
+        self.num_whole_loads, self.whole_load_s = 0, 0.0
+        self.loads_all = False
         self.rate_at: Callable[[int], float] = lambda step: 1.0
 
     # Sharing out.

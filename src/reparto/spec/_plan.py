@@ -73,6 +73,9 @@ class Profile:
         base_bytes: Memory that does not depend on the batch: parameters, gradients, optimizer
             state, data; beyond that of a process that has only imported what it needs.
         row_bytes: Memory that each row of the slice adds at the peak.
+        loads_whole: Whether every worker loads whole batches, and keeps its rows.
+        load_s: Processor time of loading such a batch, where workers with a batch each would have
+            to load those of the others, too.
     """
 
     num_parameters: int
@@ -83,6 +86,8 @@ class Profile:
     batch_rows: int = 0
     base_bytes: int = 0
     row_bytes: float = 0.0
+    loads_whole: bool = False
+    load_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

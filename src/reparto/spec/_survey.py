@@ -20,6 +20,9 @@ class SliceTime:
         backward_s: The backward pass.
         update_s: The optimizer's step.
         cpu_s: Processor time of all that, over all threads.
+        apart: Whether replicas were apart, so that nothing but gradients would be agreed on.
+        num_meetings: How often workers would have met, besides for gradients: for the statistics
+            of a batch, for numbers that are read.
     """
 
     rows: int
@@ -27,6 +30,8 @@ class SliceTime:
     backward_s: float
     update_s: float
     cpu_s: float
+    apart: bool = False
+    num_meetings: float = 0.0
 
     @property
     def step_s(self) -> float:
@@ -42,7 +47,7 @@ class WorkerProfile:
         rank: The worker.
         host: Where it stands.
         num_workers: How many computed at the same time, this one among them.
-        slices: By number of rows, the fewest first.
+        slices: By number of rows, the fewest first; those of replicas apart before the others.
     """
 
     rank: int
@@ -86,6 +91,23 @@ class LocalCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    """A candidate whose steps were played: other work that takes as long, and its own talking.
+
+    Attributes:
+        strategy: With its settings.
+        num_workers: How many.
+        step_s: Seconds a step.
+        num_steps: That were timed.
+    """
+
+    strategy: StrategyConfig
+    num_workers: int
+    step_s: float
+    num_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trial:
     """A candidate that was run for a few steps, to see what it really takes.
 
@@ -123,11 +145,14 @@ class SurveyRequest:
         phases: One after the other; with none, a single worker times the script as it is.
         candidates: Strategies whose own costs are wanted.
         seconds: About how long a phase may take.
+        total_s: About how long all of it may take; as much of it as the rest leaves is for
+            playing candidates. 0 for none of that.
     """
 
     phases: tuple[Phase, ...] = ()
     candidates: tuple[StrategyConfig, ...] = ()
     seconds: float = 6.0
+    total_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +167,7 @@ class WorkerSurvey:
         links: Between hosts.
         exchanges: What talking costs.
         costs: What strategies cost besides.
+        rehearsals: What they took when they were played.
         num_steps: Of the whole script; None where that cannot be told.
         startup_s: From the start of the script to the first step.
     """
@@ -153,6 +179,7 @@ class WorkerSurvey:
     links: tuple[Link, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     costs: tuple[LocalCost, ...] = ()
+    rehearsals: tuple[Rehearsal, ...] = ()
     num_steps: int | None = None
     startup_s: float = 0.0
 
@@ -175,6 +202,7 @@ class Survey:
         workers: How fast workers compute, by how many do so at the same time.
         exchanges: What talking costs.
         costs: What strategies cost besides.
+        rehearsals: What they took when they were played.
         trials: Candidates that were run.
         startup_s: From the start to the first step.
         num_steps: Steps of the whole script, alone; None where that cannot be told.
@@ -194,6 +222,7 @@ class Survey:
     workers: tuple[WorkerProfile, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     costs: tuple[LocalCost, ...] = ()
+    rehearsals: tuple[Rehearsal, ...] = ()
     trials: tuple[Trial, ...] = ()
     startup_s: float = 0.0
     num_steps: int | None = None

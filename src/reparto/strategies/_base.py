@@ -57,6 +57,11 @@ class Config(ABC):
         return False
 
     @property
+    def computes_apart(self) -> bool:
+        """Whether replicas are apart in most of the steps that a prediction is about."""
+        return self.apart
+
+    @property
     def changes(self) -> str:
         """What it changes in the mathematics of the training, for people; empty if nothing."""
         return ""

@@ -80,6 +80,11 @@ class Switch(Strategy):
             return f"when the loss has flattened, {self.afterwards.changes}"
 
         @property
+        def computes_apart(self) -> bool:
+            """Not before it fires, and nobody knows when that will be."""
+            return False
+
+        @property
         def waits(self) -> bool:
             """Not for long: looking at everyone's speed would make all wait."""
             return False

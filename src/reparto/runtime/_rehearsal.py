@@ -1,0 +1,314 @@
+"""Steps of a strategy that are played: other work that takes as long, and its own talking.
+
+    step   work ─ meet ─ work ─ meet ─ … ─ work ─ the live strategy: packs, sends, waits, steps
+
+Adding up what computing, packing and talking take one by one misses what they do to each other:
+workers that meet often wait for whoever is held up just then, a server's work takes its time from
+its own worker, a line is shared. So each candidate's own code runs for some steps over the group
+that it would have, on tensors shaped like the script's. In the place of the script stand products
+of matrices that take as much processor time; so no candidate needs a start of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reparto import strategies
+from reparto.comm import MAX, Group
+from reparto.errors import UsageError
+from reparto.measure._paces import Pace, shared_rows
+from reparto.runtime import _local_costs
+from reparto.runtime._current import outside
+from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyConfig
+
+#: Steps that are timed, and for about how long; a step that takes longer than the last is not
+#: played.
+LEAST_STEPS, TIMED_S, LONGEST_S = 5, 1.0, 3.0
+#: Numbers that travel of each slice; slices of a worker at most.
+_FIELDS, _MOST_SLICES = 6, 12
+_SIDE = 96
+
+
+class Work:
+    """Products of matrices, which stand for a script's computing."""
+
+    def __init__(self) -> None:
+        self._left, self._right = torch.randn(_SIDE, _SIDE), torch.randn(_SIDE, _SIDE)
+        self._out = torch.empty(_SIDE, _SIDE)
+        self._by_cpu = torch.get_num_threads() == 1
+        self.unit_s = self._timed()
+
+    def _timed(self) -> float:
+        """Seconds of one, while the others do the same."""
+        self._multiply(50)
+        clock = time.process_time if self._by_cpu else time.perf_counter
+        count, began = 0, clock()
+        while clock() - began < 0.08:
+            self._multiply(20)
+            count += 20
+        return (clock() - began) / count
+
+    def _multiply(self, count: int) -> None:
+        for _ in range(count):
+            torch.mm(self._left, self._right, out=self._out)
+
+    def of(self, pace: Pace, rows: float) -> float:
+        """How much of it a slice's step is, in its own seconds."""
+        return pace.cpu_s(rows) if self._by_cpu else pace.step_s(rows)
+
+    def do(self, seconds: float) -> None:
+        """Compute for so long, or longer where there is less time to be had."""
+        self._multiply(round(max(0.0, seconds) / self.unit_s))
+
+
+class Stage:
+    """Where candidates are played; every member makes one.
+
+    Args:
+        group: Who takes part.
+        slices: What this worker has measured of itself, beside so many others.
+        profile: Of the script.
+        owners: Sets of parameters.
+        rate_bits_per_s: Of the slowest line; None for no line at all.
+        fresh: Makes another group of the same members; collective.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        slices: Sequence[SliceTime],
+        profile: Profile,
+        owners: Sequence[Any],
+        rate_bits_per_s: float | None,
+        fresh: Callable[[], Group],
+    ) -> None:
+        self.group, self.profile, self.owners = group, profile, owners
+        self.rate_bits_per_s, self.fresh = rate_bits_per_s, fresh
+        self.everyone = _gathered(group, slices)
+        group.barrier().wait()
+        self.work = Work()
+
+    def play(self, candidates: Sequence[StrategyConfig], until: float) -> list[Rehearsal]:
+        """Play them one after the other, as long as there is time; collective.
+
+        Args:
+            candidates: In the order of their weight.
+            until: When the first member wants to be through, by its clock.
+        """
+        found: list[Rehearsal] = []
+        if not all(self.everyone):
+            return found  # of somebody nothing is known
+        for candidate in candidates:
+            if not self._is_agreed(time.perf_counter() < until):
+                break
+            config = _steady(candidate)
+            if not self._is_short(config):
+                continue
+            seconds = self._played(config)
+            if seconds is not None:
+                found.append(
+                    Rehearsal(
+                        strategy=candidate,
+                        num_workers=self.group.size(),
+                        step_s=seconds[0],
+                        num_steps=seconds[1],
+                    )
+                )
+        return found
+
+    def _is_agreed(self, mine: bool) -> bool:
+        """What the first member says."""
+        return bool(self.group.share(torch.tensor([float(mine)])))
+
+    def _is_short(self, config: strategies.Config) -> bool:
+        """Whether the lines carry a step in a moment; the same on every member."""
+        size = self.group.size()
+        try:
+            config.check(size)
+        except UsageError:
+            return False
+        if isinstance(config, strategies.Sharded.Config):
+            return False  # its talking is in the script's forward pass
+        hosts = tuple(Host(name=str(rank)) for rank in range(size))
+        messages = config.traffic(self.profile, Cluster(hosts=hosts))
+        sent = sum(
+            one.wire_bytes(size) / one.every * (size if one.pattern in ("push", "pull") else 1)
+            for one in messages
+        )
+        return not self.rate_bits_per_s or 8 * sent / self.rate_bits_per_s < LONGEST_S
+
+    def _played(self, config: strategies.Config) -> tuple[float, int] | None:
+        """Seconds of a step, and how many were timed; None where it cannot be played."""
+        group = self.group if getattr(config, "waits", True) else self.fresh()
+        actors: list[_Actor] = []
+        is_good = True
+        try:
+            actors = [_Actor(config, group, owner) for owner in self.owners]
+        except Exception:  # whatever it is that it cannot do here, it is predicted instead
+            is_good = False
+        if not self._all_agree(is_good):
+            return None
+        every = max(1, int(getattr(config, "sync_every", 1)))
+        try:
+            first_s = self._timed(config, actors, every)
+            wanted = max(LEAST_STEPS, int(TIMED_S / max(first_s, 1e-4)))
+            rounds = math.ceil(min(wanted, 100) / every)
+            if first_s * every * rounds > LONGEST_S:
+                rounds = max(1, int(LONGEST_S / (first_s * every)))
+            steps = every * rounds
+            return self._timed(config, actors, steps), steps
+        finally:
+            for actor in actors:
+                with contextlib.suppress(Exception):
+                    actor.strategy.finish()
+
+    def _all_agree(self, mine: bool) -> bool:
+        return float(self.group.reduced(torch.tensor([float(not mine)]), MAX)) == 0.0
+
+    def _timed(self, config: strategies.Config, actors: list[_Actor], steps: int) -> float:
+        pace, rows = self._mine(config)
+        load_s = 0.0
+        if self.profile.loads_whole and _is_own(config):
+            load_s = (self.group.size() - 1) * self.profile.load_s
+        spent_s = self.work.of(pace, rows) + load_s - sum(actor.update_s for actor in actors)
+        num_meetings = round(pace.num_meetings)
+        self.group.barrier().wait()
+        began = time.perf_counter()
+        for _ in range(steps):
+            self._step(actors, spent_s, num_meetings)
+        took_s = time.perf_counter() - began
+        if getattr(config, "waits", True):
+            return float(self.group.reduced(torch.tensor([took_s]), MAX)) / steps
+        return float(self.group.share(torch.tensor([took_s]))) / steps  # as the first one sees it
+
+    def _step(self, actors: list[_Actor], spent_s: float, num_meetings: int) -> None:
+        """Forward and backward, with half of the meetings each, then the optimizers' steps."""
+        forward_s = min(0.9, max(0.1, self.profile.forward_fraction)) * spent_s
+        backward_s = spent_s - forward_s
+        early = (num_meetings + 1) // 2
+        self.work.do(forward_s / (early + 1))
+        for _ in range(early):
+            self._meet()
+            self.work.do(forward_s / (early + 1))
+        count = sum(len(actor.parameters.tensors) for actor in actors)
+        late = num_meetings - early
+        number = 0
+
+        def work() -> None:
+            nonlocal number
+            number += 1
+            self.work.do(backward_s / max(1, count))
+            for _ in range(number * late // count - (number - 1) * late // count):
+                self._meet()
+
+        for actor in actors:
+            actor.backward(work)
+        for actor in actors:
+            actor.step()
+
+    def _meet(self) -> None:
+        self.group.sum(torch.zeros(64))
+
+    def _mine(self, config: strategies.Config) -> tuple[Pace, float]:
+        """This worker's pace, and its rows."""
+        speeds = [Pace.of(slices, apart=config.computes_apart) for slices in self.everyone]
+        batch, is_own = max(1, self.profile.batch_rows), _is_own(config)
+        total = batch * len(speeds) if is_own else batch
+        is_shared = isinstance(config, strategies.Shared)
+        balanced = is_shared and config.waits and config.balance == "auto"  # type: ignore[attr-defined]
+        balanced = balanced and not (is_own and self.profile.loads_whole)
+        rank = self.group.rank()
+        return speeds[rank], shared_rows(speeds, total, balanced=balanced)[rank]
+
+
+class _Actor:
+    """One set of parameters, shaped like the script's, under a live strategy."""
+
+    def __init__(self, config: strategies.Config, group: Group, owner: Any) -> None:
+        tensors = [torch.zeros_like(t).normal_(std=0.02) for t in owner.tensors if t.requires_grad]
+        for tensor in tensors:
+            tensor.requires_grad_()
+        self.gradients = [torch.randn_like(tensor) for tensor in tensors]
+        self.parameters = strategies.ParameterSet(owner.name, tensors)
+        self.optimizer = _local_costs.alike(owner.optimizer, tensors)
+        self.parameters.optimizer_ref = lambda: self.optimizer
+        self.parameters.share, self.parameters.is_stepping = 1 / group.size(), True
+        self.num_steps = 0
+        self.parameters.loss_ref = lambda: 1.0 / (1 + self.num_steps)  # it falls
+        self.update_s = self._update_s()
+        self.strategy = config.build(group)
+        self.strategy.outside = outside
+        self.strategy.start(self.parameters)
+        self.strategy.resume()
+
+    def _update_s(self) -> float:
+        """Processor time of the optimizer's step, which is in that of the script's."""
+        if self.optimizer is None:
+            return 0.0
+        found = []
+        for _ in range(3):
+            _local_costs.lay(self.parameters.tensors, self.gradients)
+            began = time.process_time()
+            self.optimizer.step()
+            found.append(time.process_time() - began)
+        return sorted(found)[1]
+
+    def backward(self, work: Callable[[], None]) -> None:
+        """Gradients come one after the other, the last layer's first."""
+        _local_costs.lay(self.parameters.tensors, self.gradients)
+        self.strategy.backward_begins()
+        for index in range(len(self.parameters.tensors) - 1, -1, -1):
+            work()
+            self.strategy.on_gradient(self.parameters, index)
+        self.strategy.backward_ends()
+
+    def step(self) -> None:
+        """The optimizer's step, wherever it is made."""
+        self.strategy.gradients_needed(self.parameters, [0.0, 0.0])
+        local_step = self.optimizer.step if self.optimizer is not None else lambda: None
+        self.strategy.step(self.parameters, local_step)
+        self.strategy.after_step(self.parameters)
+        self.num_steps += 1
+
+
+def _is_own(config: strategies.Config) -> bool:
+    return isinstance(config, strategies.Shared) and config.batch == "worker"
+
+
+def _steady(candidate: StrategyConfig) -> strategies.Config:
+    """As it is after its beginning; a switch as it is before it fires."""
+    config = strategies.from_spec(candidate)
+    if hasattr(config, "begin_after") and not isinstance(config, strategies.Switch.Config):
+        return dataclasses.replace(config, begin_after=0)  # type: ignore[call-arg]
+    return config
+
+
+def _gathered(group: Group, slices: Sequence[SliceTime]) -> list[list[SliceTime]]:
+    """Every member's slices."""
+    mine = torch.zeros(_MOST_SLICES, _FIELDS, dtype=torch.float64)
+    for row, one in zip(mine, slices[-_MOST_SLICES:], strict=False):
+        row.copy_(_numbers(one))
+    return [
+        [_slice(row) for row in found if float(row[0]) > 0] for found in group.gather_all(mine)
+    ]
+
+
+def _numbers(one: SliceTime) -> Tensor:
+    told = (one.rows, one.step_s, one.cpu_s, one.apart, one.num_meetings, 0)
+    return torch.tensor([float(number) for number in told], dtype=torch.float64)
+
+
+def _slice(row: Tensor) -> SliceTime:
+    rows, step_s, cpu_s, apart, num_meetings, _ = row.tolist()
+    return SliceTime(
+        rows=int(rows), forward_s=step_s, backward_s=0.0, update_s=0.0, cpu_s=cpu_s,
+        apart=bool(apart), num_meetings=num_meetings,
+    )  # fmt: skip
