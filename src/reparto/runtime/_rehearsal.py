@@ -92,6 +92,7 @@ class Stage:
     ) -> None:
         self.group, self.profile, self.owners = group, profile, owners
         self.rate_bits_per_s, self.fresh = rate_bits_per_s, fresh
+        self.others = fresh()
         self.everyone = _gathered(group, slices)
         group.barrier().wait()
         self.work = Work()
@@ -147,11 +148,16 @@ class Stage:
 
     def _played(self, config: strategies.Config) -> tuple[float, int] | None:
         """Seconds of a step, and how many were timed; None where it cannot be played."""
-        group = self.group if getattr(config, "waits", True) else self.fresh()
+        # One that talks from a thread of its own, or leaves some behind, has a group to itself.
+        is_alone = not getattr(config, "waits", True) or bool(getattr(config, "overlap", False))
+        group = self.fresh() if is_alone else self.others
+        strategy = config.build(group)
+        strategy.outside = outside
         actors: list[_Actor] = []
         is_good = True
         try:
-            actors = [_Actor(config, group, owner) for owner in self.owners]
+            actors = [_Actor(strategy, group, owner) for owner in self.owners]
+            strategy.resume()
         except Exception:  # whatever it is that it cannot do here, it is predicted instead
             is_good = False
         if not self._all_agree(is_good):
@@ -166,9 +172,8 @@ class Stage:
             steps = every * rounds
             return self._timed(config, actors, steps), steps
         finally:
-            for actor in actors:
-                with contextlib.suppress(Exception):
-                    actor.strategy.finish()
+            with contextlib.suppress(Exception):
+                strategy.finish()
 
     def _all_agree(self, mine: bool) -> bool:
         return float(self.group.reduced(torch.tensor([float(not mine)]), MAX)) == 0.0
@@ -211,7 +216,6 @@ class Stage:
 
         for actor in actors:
             actor.backward(work)
-        for actor in actors:
             actor.step()
 
     def _meet(self) -> None:
@@ -232,7 +236,7 @@ class Stage:
 class _Actor:
     """One set of parameters, shaped like the script's, under a live strategy."""
 
-    def __init__(self, config: strategies.Config, group: Group, owner: Any) -> None:
+    def __init__(self, strategy: strategies.Strategy, group: Group, owner: Any) -> None:
         tensors = [torch.zeros_like(t).normal_(std=0.02) for t in owner.tensors if t.requires_grad]
         for tensor in tensors:
             tensor.requires_grad_()
@@ -244,10 +248,8 @@ class _Actor:
         self.num_steps = 0
         self.parameters.loss_ref = lambda: 1.0 / (1 + self.num_steps)  # it falls
         self.update_s = self._update_s()
-        self.strategy = config.build(group)
-        self.strategy.outside = outside
-        self.strategy.start(self.parameters)
-        self.strategy.resume()
+        self.strategy = strategy
+        strategy.start(self.parameters)
 
     def _update_s(self) -> float:
         """Processor time of the optimizer's step, which is in that of the script's."""

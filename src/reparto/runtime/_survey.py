@@ -27,6 +27,7 @@ from reparto import strategies
 from reparto.comm import CountingGroup, EchoGroup, Group
 from reparto.runtime import _local_costs, _span
 from reparto.runtime._balance import Balance, Pass, shared_out
+from reparto.runtime._current import outside
 from reparto.runtime._gradients import Owner
 from reparto.runtime._layout import Split
 from reparto.runtime._scale import Scale, resident_bytes
@@ -103,6 +104,7 @@ class Surveyor:
         self._num_steps: int | None = None
         self._idle_bytes = resident_bytes()
         self._scale: Scale | None = None
+        self._owners: list[Owner] = []
         self.is_over = False
 
     # While the script steps.
@@ -196,7 +198,17 @@ class Surveyor:
         world = self.world
         assert world is not None
         profile = self._profile(world)
+        self._owners = [owner for owner in world.gradients.owners if owner.tensors]
         self._measure_talking(profile)
+        self._tell(profile)
+        if self.group is not None and self.request.total_s:
+            with outside():  # steps that are played are not the script's
+                self._rehearse(profile)
+            self._tell(profile)  # again, with more
+        self.is_over = True
+        raise SystemExit(0)
+
+    def _tell(self, profile: Profile) -> None:
         alone = None if self.request.phases or not self.workers else self.workers[0].slices[-1]
         self.on_found(
             WorkerSurvey(
@@ -212,8 +224,6 @@ class Surveyor:
                 startup_s=self._startup_s,
             )
         )
-        self.is_over = True
-        raise SystemExit(0)
 
     def _measure_talking(self, profile: Profile) -> None:
         """Links, operations over the members of each phase, strategies' own costs; collective."""
@@ -236,7 +246,6 @@ class Surveyor:
             if most > 1:
                 self.costs += _local_costs.measure(self.world, self.request.candidates, most)
             self._meet()
-            self._rehearse(profile)
 
     def _rehearse(self, profile: Profile) -> None:
         """Play the candidates over the members of each phase, the most first; collective."""
@@ -246,8 +255,6 @@ class Surveyor:
         phases = sorted(self.request.phases, key=lambda phase: -len(phase.members))
         wanted = [phase for phase in phases if len(phase.members) > 1]
         rate = min((link.rate_bits_per_s for link in self.links), default=None)
-        if not self.request.total_s:
-            return
         end = self.world.began + self.request.total_s
         for number, phase in enumerate(wanted):
             now = time.perf_counter()
@@ -262,9 +269,8 @@ class Surveyor:
                     assert self._talk is not None
                     return self._talk(phase, f"{next(names)}")
 
-                owners = [owner for owner in self.world.gradients.owners if owner.tensors]
                 mine = known[0] if known else ()  # a short script was over before
-                stage = Stage(fresh(), mine, profile, owners, rate, fresh)
+                stage = Stage(fresh(), mine, profile, self._owners, rate, fresh)
                 found = stage.play(self.request.candidates, until)
                 self.rehearsals += found if stage.group.rank() == 0 else ()
             self._meet()
@@ -339,12 +345,12 @@ class SurveyWorld(World):
 
     def stepped(self, owner: Owner) -> None:
         """A step may be over: time it, and see what is next."""
-        before = self.num_steps
+        before, apart = self.num_steps, self.strategy.apart
         super().stepped(owner)
         if self.num_steps > before:
-            self._time()
+            self._time(apart)
 
-    def _time(self) -> None:
+    def _time(self, apart: bool) -> None:
         now, cpu = _now(), time.process_time()
         begun = self._backward_at if self._backward_at is not None else self._update_at
         times = SliceTime(
@@ -353,7 +359,7 @@ class SurveyWorld(World):
             backward_s=max(0.0, self._update_at - begun),
             update_s=now - self._update_at,
             cpu_s=cpu - self._cpu,
-            apart=self.strategy.apart,
+            apart=apart,
             num_meetings=self._num_meetings(),
         )
         self.surveyor.stepped(times)
