@@ -35,7 +35,11 @@ CAPTIONING = HERE.parents[1] / "examples" / "captioning" / "train.py"
 MODELS: dict[str, tuple[Path, tuple[str, ...]]] = {
     "perceptron": (HERE / "models" / "perceptron.py", ()),
     "cnn": (HERE / "models" / "cnn.py", ()),
-    "captioning": (CAPTIONING, ("--scenes", "400", "--epochs", "1000")),
+    # Long epochs: evaluations and checkpoints at their ends are not in the prediction.
+    "captioning": (
+        CAPTIONING,
+        ("--scenes", "2500", "--epochs", "1000", "--evaluate-every", "1000000"),
+    ),
     "transformer": (HERE / "models" / "transformer.py", ()),
 }
 RATES = ("10mbit", "100mbit", "1gbit", "none")

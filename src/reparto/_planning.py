@@ -53,7 +53,7 @@ TRIAL_S = 1.5
 #: Steps before anything is timed.
 WARM_UP = 2
 #: A phase of computing may take so long, and so much is left for trials.
-PHASE_S, TRIALS_S = 2.4, 10.0
+PHASE_S, TRIALS_S = 2.4, 9.0
 
 Tell = Callable[[str], None]
 

@@ -53,13 +53,17 @@ def test_the_script_is_measured(planned):
     assert 0 < survey.alone.step_s < 1
     assert {one.num_workers for one in survey.workers} == {1, 2}
     for worker in survey.workers:
-        rows = [one.rows for one in worker.slices]
-        assert rows == sorted(rows)
-        assert len(rows) >= 2
+        for apart in (False, True):  # as they are together, and as they are apart
+            rows = [one.rows for one in worker.slices if one.apart == apart]
+            assert rows == sorted(rows)
+            assert len(rows) >= 2
         assert all(one.backward_s > 0 and one.forward_s > 0 for one in worker.slices)
     assert {one.pattern for one in survey.exchanges} >= {"all-reduce", "gather", "push", "swap"}
     assert {one.strategy.kind for one in survey.costs} >= {"all-reduce", "diloco", "local-sgd"}
     assert survey.profile.base_bytes > 0
+    played = {one.strategy.kind for one in survey.rehearsals}
+    assert played >= {"all-reduce", "local-sgd", "parameter-server", "diloco"}
+    assert all(one.num_workers == 2 and one.step_s > 0 for one in survey.rehearsals)
 
 
 def test_nothing_that_the_script_writes_is_kept(planned):

@@ -16,10 +16,10 @@ from reparto.spec import Exchange, Pattern
 
 #: Payloads; beyond them follows what is really sent, as far as that takes no longer than so much.
 SIZES = (4 * 1024, 64 * 1024, 512 * 1024, 4 * 1024 * 1024)
-LONGEST_S = 1.5
+LONGEST_S = 0.8
 #: How often each is done, the first time not counted: a line that was idle has to get going again.
 #: What takes longer than so much is done twice.
-REPEATS, LONG_S = 4, 0.3
+REPEATS, LONG_S = 4, 0.15
 
 
 def measure_exchanges(group: Group, largest: Mapping[Pattern, int]) -> list[Exchange]:

@@ -10,9 +10,12 @@ themselves.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from reparto import strategies
 from reparto.plan._fabric import Fabric
@@ -24,14 +27,18 @@ from reparto.spec import (
     Message,
     Prediction,
     Profile,
+    Rehearsal,
     Span,
     StrategyConfig,
     Survey,
     Traffic,
+    Trial,
 )
 
 #: Of each worker, of a script that does not tell.
 USUAL_STEPS = 1000
+#: What was played tells at most that computing takes so many times as long, or as short.
+MOST_CALIBRATION = 1.6
 
 
 @dataclass(frozen=True)
@@ -90,12 +97,17 @@ def predict(
     speeds = paces(survey, num_workers, apart=config.computes_apart)
     rows = rows_of(config, speeds, survey.profile)
     step = _step(survey, config, strategy, speeds, rows)
-    trial, rehearsal = (
-        next((t for t in tried if t.strategy == strategy and t.num_workers == num_workers), None)
-        for tried in (survey.trials, survey.rehearsals)
-    )
-    seen = trial or rehearsal
-    step_s = seen.step_s if seen is not None else step.seconds
+    trial = _seen(survey.trials, strategy, num_workers)
+    rehearsal = _seen(survey.rehearsals, strategy, num_workers)
+    if trial is not None:
+        step_s = trial.step_s
+    elif rehearsal is not None and getattr(config, "waits", True):
+        step_s = rehearsal.step_s
+    elif rehearsal is not None:  # too short for those ahead to be held back
+        step_s = max(rehearsal.step_s, step.compute_s)
+    else:
+        step = _calibrated(step, survey, config.computes_apart, num_workers)
+        step_s = step.seconds
     samples = batch * num_workers if takes_batches else batch
     steps = survey.num_steps
     if steps is not None and takes_batches:
@@ -120,6 +132,37 @@ def predict(
         total_s=None if steps is None else survey.startup_s + steps * step_s,
         speed_up=(samples / step_s) / (batch / survey.alone.step_s),
         timeline=_timeline(step, step_s / step.seconds),
+    )
+
+
+T = TypeVar("T", Trial, Rehearsal)
+
+
+def _seen(tried: Sequence[T], strategy: StrategyConfig, num_workers: int) -> T | None:
+    return next(
+        (one for one in tried if one.strategy == strategy and one.num_workers == num_workers), None
+    )
+
+
+def _calibrated(step: Step, survey: Survey, apart: bool, num_workers: int) -> Step:
+    """A step whose computing takes as much longer as it did where others were played."""
+    factors = []
+    for one in survey.rehearsals:
+        config = strategies.from_spec(one.strategy)
+        if one.num_workers != num_workers or not getattr(config, "waits", True):
+            continue
+        if config.computes_apart == apart:
+            speeds = paces(survey, num_workers, apart=apart)
+            rows = rows_of(config, speeds, survey.profile)
+            known = _step(survey, config, one.strategy, speeds, rows)
+            busy_s = known.compute_s + known.pack_s
+            if known.exchange_s < 0.5 * busy_s:  # else it tells about the line
+                factors.append((one.step_s - known.exchange_s) / busy_s)
+    if not factors:
+        return step
+    factor = min(MOST_CALIBRATION, max(1 / MOST_CALIBRATION, statistics.median(factors)))
+    return dataclasses.replace(
+        step, compute_s=factor * step.compute_s, pack_s=factor * step.pack_s
     )
 
 

@@ -31,7 +31,7 @@ from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyC
 
 #: Steps that are timed, and for about how long; a step that takes longer than the last is not
 #: played.
-LEAST_STEPS, TIMED_S, LONGEST_S = 5, 1.0, 3.0
+LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 2.5
 #: Numbers that travel of each slice; slices of a worker at most.
 _FIELDS, _MOST_SLICES = 6, 12
 _SIDE = 96
@@ -101,13 +101,13 @@ class Stage:
         """Play them one after the other, as long as there is time; collective.
 
         Args:
-            candidates: In the order of their weight.
+            candidates: Those that tell most about others come first.
             until: When the first member wants to be through, by its clock.
         """
         found: list[Rehearsal] = []
         if not all(self.everyone):
             return found  # of somebody nothing is known
-        for candidate in candidates:
+        for candidate in sorted(candidates, key=_telling):
             if not self._is_agreed(time.perf_counter() < until):
                 break
             config = _steady(candidate)
@@ -283,6 +283,18 @@ class _Actor:
 
 def _is_own(config: strategies.Config) -> bool:
     return isinstance(config, strategies.Shared) and config.batch == "worker"
+
+
+#: Kinds in the order in which they are played: one of each way first.
+_FIRST = ("all-reduce", "local-sgd", "parameter-server", "diloco")
+
+
+def _telling(candidate: StrategyConfig) -> tuple[bool, int, bool]:
+    """Plain ones before those with compression and rounds of a few steps."""
+    kind, settings = candidate.kind, candidate.settings
+    is_special = "compressor" in settings or "mode" in settings
+    rank = _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+    return is_special, rank, "batch" in settings
 
 
 def _steady(candidate: StrategyConfig) -> strategies.Config:
