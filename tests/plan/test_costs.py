@@ -10,7 +10,7 @@ from reparto.plan._candidates import candidates
 from reparto.plan._fabric import Fabric, between, busiest_bytes
 from reparto.plan._quality import quality_of
 from reparto.plan._speeds import Pace, shared_rows
-from reparto.spec import Exchange, LocalCost, StrategyConfig, Trial
+from reparto.spec import Exchange, LocalCost, Rehearsal, StrategyConfig, Trial
 from tests.plan import made
 
 RATE = 1e8 / 8  # bytes a second
@@ -199,3 +199,73 @@ def _diloco(**settings):
 
 def _server(settings):
     return StrategyConfig(kind="parameter-server", settings=settings)
+
+
+def rehearsal(strategy, step_s, num_workers=4):
+    return Rehearsal(strategy=strategy, num_workers=num_workers, step_s=step_s, num_steps=5)
+
+
+def test_what_was_played_is_believed_before_what_was_added_up():
+    plain = costs.predict(survey(), ALL_REDUCE, 4)
+    heard = costs.predict(survey(rehearsals=(rehearsal(ALL_REDUCE, 0.7),)), ALL_REDUCE, 4)
+    assert heard.step_s == 0.7 != plain.step_s
+    assert not heard.is_measured
+    assert (
+        costs.predict(survey(rehearsals=(rehearsal(ALL_REDUCE, 0.7, 2),)), ALL_REDUCE, 4) == plain
+    )
+
+
+def test_what_was_played_tells_about_its_like():
+    """Computing took half as long again; only those that compute in the same way learn of it."""
+    quick = survey(exchanges=exchanges(rate=100 * RATE))
+    known = costs.predict(quick, ALL_REDUCE, 4)
+    longer = rehearsal(ALL_REDUCE, 1.5 * (known.compute_s + known.pack_s) + known.exchange_s)
+    server, local = (StrategyConfig(kind=kind) for kind in ("parameter-server", "local-sgd"))
+    for strategy, factor in ((server, 1.5), (local, 1.0)):
+        before = costs.predict(quick, strategy, 4)
+        after = costs.predict(dataclasses.replace(quick, rehearsals=(longer,)), strategy, 4)
+        assert after.compute_s == pytest.approx(factor * before.compute_s)
+
+
+def test_a_server_that_does_not_wait_is_no_faster_than_its_slowest_worker_for_long():
+    unlike = survey(speeds=(1, 0.5, 1, 0.5))
+    stale = StrategyConfig(kind="parameter-server", settings={"mode": "stale", "batch": "worker"})
+    few = dataclasses.replace(unlike, rehearsals=(rehearsal(stale, 0.01),))
+    assert costs.predict(few, stale, 4).step_s >= 0.19
+
+
+def test_a_batch_each_is_shared_out_in_proportion_unless_batches_are_loaded_whole():
+    unlike = survey(speeds=(1, 0.5, 1, 0.5))
+    each = StrategyConfig(kind="all-reduce", settings={"batch": "worker"})
+    whole = dataclasses.replace(
+        unlike, profile=dataclasses.replace(unlike.profile, loads_whole=True)
+    )
+    assert costs.predict(unlike, each, 4).compute_s < 0.8 * costs.predict(whole, each, 4).compute_s
+
+
+def test_replicas_apart_are_predicted_by_how_they_compute_apart():
+    made = survey()
+    slower = dataclasses.replace(
+        made,
+        workers=tuple(
+            dataclasses.replace(
+                one,
+                slices=(
+                    *(
+                        dataclasses.replace(part, forward_s=3 * part.forward_s, apart=True)
+                        for part in one.slices
+                    ),
+                    *one.slices,
+                ),
+            )
+            for one in made.workers
+        ),
+    )
+    local = StrategyConfig(kind="local-sgd")
+    assert (
+        costs.predict(slower, local, 4).compute_s > 1.5 * costs.predict(made, local, 4).compute_s
+    )
+    assert (
+        costs.predict(slower, ALL_REDUCE, 4).compute_s
+        == costs.predict(made, ALL_REDUCE, 4).compute_s
+    )

@@ -1,0 +1,94 @@
+"""Steps that are played: over the group that a strategy would have, with work for computing."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from reparto.comm import CountingGroup, Meeting, ThreadGroup
+from reparto.plan._candidates import candidates
+from reparto.runtime._rehearsal import Stage, Work
+from reparto.spec import Profile, SliceTime, StrategyConfig
+from reparto.testing import run_members
+
+PROFILE = Profile(num_parameters=300, gradient_bytes=1200, shapes=((10, 30),), batch_rows=32)
+
+
+def slices(step_s=0.004, num_meetings=0.0):
+    return [
+        SliceTime(rows=rows, forward_s=step_s * rows / 32, backward_s=0.0, update_s=0.0,
+                  cpu_s=step_s * rows / 32, apart=apart,
+                  num_meetings=0.0 if apart else num_meetings)
+        for apart in (True, False) for rows in (16, 32)
+    ]  # fmt: skip
+
+
+def owner():
+    weight = torch.zeros(10, 30, requires_grad=True)
+    return SimpleNamespace(
+        name="owner", tensors=[weight], optimizer=torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    )
+
+
+def played(wanted, size=2, until_s=30.0, rate=None, **given):
+    """What each member found."""
+    meetings = [Meeting(size, timeout_s=20) for _ in range(2 + 2 * len(wanted))]
+
+    def member(group):
+        made = iter(meetings[1:])
+        stage = Stage(
+            group,
+            given.get("slices", slices()),
+            PROFILE,
+            [owner()],
+            rate,
+            lambda: CountingGroup(ThreadGroup(next(made), group.rank())),
+        )
+        return stage.play(wanted, time.perf_counter() + until_s)
+
+    torch.set_num_threads(1)
+    return run_members(
+        size, lambda rank, size: CountingGroup(ThreadGroup(meetings[0], rank)), member
+    )
+
+
+def test_every_candidate_but_sharded_is_played_and_all_agree():
+    wanted = [one.strategy for one in candidates(relaxed=True)]
+    first, *others = played(wanted)
+    told = [(one.strategy, one.step_s) for one in first]
+    assert len(told) == len(wanted) - 1, "sharded talks in the script's forward pass"
+    assert all([(one.strategy, one.num_steps) for one in other] ==
+               [(one.strategy, one.num_steps) for one in first] for other in others)  # fmt: skip
+    assert all(one.num_steps >= 4 and one.num_workers == 2 for one in first)
+
+
+def test_work_takes_the_processor_time_that_it_is_told_to():
+    torch.set_num_threads(1)
+    ratios = []
+    for _ in range(5):
+        work = Work()
+        began = time.process_time()
+        work.do(0.05)
+        ratios.append((time.process_time() - began) / 0.05)
+    assert 0.7 < sorted(ratios)[2] < 1.4
+
+
+def test_what_lines_could_not_carry_in_a_moment_is_left_out():
+    wanted = [StrategyConfig(kind="all-reduce"), StrategyConfig(kind="local-sgd")]
+    told = played(wanted, rate=2000.0)[0]  # 1200 bytes take five seconds; a sixteenth a third
+    assert [one.strategy.kind for one in told] == ["local-sgd"]
+
+
+def test_nothing_is_played_when_time_is_up_or_somebody_knows_nothing():
+    wanted = [StrategyConfig(kind="all-reduce")]
+    assert played(wanted, until_s=-1.0) == [[], []]
+    assert played(wanted, slices=[]) == [[], []]
+
+
+@pytest.mark.alone
+def test_meetings_are_played():
+    wanted = [StrategyConfig(kind="all-reduce")]
+    often = played(wanted, size=3, slices=slices(num_meetings=60.0))[0][0].step_s
+    never = played(wanted, size=3, slices=slices())[0][0].step_s
+    assert often > 1.2 * never
