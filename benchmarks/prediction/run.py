@@ -142,16 +142,7 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
             tried = dataclasses.replace(survey, trials=trials)
             final: Forecast = choose(tried, _planning.predicted(tried, NODES, weighed), wish)
             chosen["relaxed" if relaxed else "exact"] = (final.best.label, final.best.num_workers)
-        book.put(
-            f"{key}/site",
-            {
-                "took_s": took_s,
-                "planned_s": site.spent_s,
-                "alone_s": survey.alone.step_s,
-                "batch": survey.profile.batch_rows,
-                "chosen": chosen,
-            },
-        )
+        planned_s = site.spent_s
         by_key = {(one.num_workers, one.label): one for one in predictions}
         more = [(nodes, label) for label, nodes in chosen.values() if nodes > 1]
         for nodes, label in dict.fromkeys([*wanted, *more]):
@@ -166,6 +157,16 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
                 is_cell=(nodes, label) in wanted,
                 is_rehearsed=(nodes, str(one.strategy)) in rehearsed,
             )
+        book.put(
+            f"{key}/site",
+            {
+                "took_s": took_s,
+                "planned_s": planned_s,
+                "alone_s": survey.alone.step_s,
+                "batch": survey.profile.batch_rows,
+                "chosen": chosen,
+            },
+        )
 
 
 def put(

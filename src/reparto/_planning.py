@@ -44,8 +44,8 @@ from reparto.spec import (
 
 #: Planning is to take no longer; what there is no time for is left out, and told.
 LIMIT_S = 55.0
-#: What has not come to an end by itself is ended; what it has told until then counts.
-LONGEST_S = 150.0
+#: Workers that have told the most of it and do not come to an end are ended.
+LONGEST_S = 75.0
 #: Steps of a trial, after the first; as many rounds as that takes.
 TRIAL_STEPS, MOST_TRIAL_STEPS = 5, 200
 #: Where they are short, it goes on for so long.
@@ -195,14 +195,22 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
 
 
 class _Listener(Watcher):
-    """Keeps what workers tell, which is more and more; ends what takes too long."""
+    """Keeps what workers tell, which is more and more.
 
-    def __init__(self) -> None:
+    What goes on for long after all have told something is ended: something hangs.
+    """
+
+    def __init__(self, num_workers: int) -> None:
         self.surveys: dict[int, WorkerSurvey] = {}
-        self._until = time.monotonic() + LONGEST_S
+        self._num_workers = num_workers
+        self._until = math.inf
+        self.is_late = False
 
     def has_enough(self) -> bool:
-        return time.monotonic() > self._until
+        if self._until == math.inf and len(self.surveys) == self._num_workers:
+            self._until = time.monotonic() + LONGEST_S
+        self.is_late = self.is_late or time.monotonic() > self._until
+        return self.is_late
 
     def event(self, event: Event) -> None:
         if isinstance(event, Surveyed):
@@ -211,16 +219,17 @@ class _Listener(Watcher):
 
 def _asked(site: Site, plan: Plan, request: SurveyRequest) -> list[WorkerSurvey]:
     """What each worker has measured, by rank."""
-    listener = _Listener()
+    listener = _Listener(plan.num_workers)
     result = site.execute(plan, Options(survey=request), listener)
-    if len(listener.surveys) < plan.num_workers:
+    is_stopped = result.status == "stopped" and not listener.is_late
+    if is_stopped or len(listener.surveys) < plan.num_workers:
         failure = result.failure
         why = f"{failure.error}: {failure.message}" if failure is not None else result.status
         raise EngineError(
             f"the script could not be measured: {why}",
             remedy="see whether `reparto run --steps 10` works; name a --strategy to go without",
         )
-    if result.failure is not None or result.status == "stopped":
+    if result.failure is not None or listener.is_late:
         told = result.failure.message if result.failure is not None else "it took too long"
         site.tell(f"strategies could not be played, so they are predicted ({told})")
     return [listener.surveys[rank] for rank in range(plan.num_workers)]

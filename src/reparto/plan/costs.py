@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from reparto import strategies
+from reparto.errors import UsageError
 from reparto.plan._fabric import Fabric
 from reparto.plan._quality import quality_of
 from reparto.plan._speeds import Pace, paces, shared_rows
@@ -92,6 +93,10 @@ def predict(
     """
     config = strategies.from_spec(strategy)
     config.check(num_workers)
+    if config.num_serving:
+        raise UsageError(
+            "dedicated servers are not predicted", remedy="leave out dedicated, or try it"
+        )
     takes_batches = takes_batch_each(config)
     batch = max(1, survey.profile.batch_rows)
     speeds = paces(survey, num_workers, apart=config.computes_apart)

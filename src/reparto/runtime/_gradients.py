@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reparto.errors import RefusedError
 from reparto.runtime._collective import gathered, summed
 from reparto.runtime._tensors import Cell, Divisor, Tracked, number
 from reparto.runtime._tensors import whole as whole_of
@@ -50,7 +49,6 @@ class Owner(ParameterSet):
         self.may_be_eager = True
         self.backwards = 0
         self.expected = 0
-        self.aside: dict[int, Tensor] = {}
         self.cells: list[Cell] = []
         self.divisor: Divisor | None = None
         self.num_steps = 0
@@ -481,6 +479,8 @@ class Gradients:
                 divisor.settle(float(totals[3]))
             if divisor.factor is not None and divisor.factor != 1.0:
                 _scale(owner, divisor.factor)
+                if owner.is_partial:
+                    self.world.strategy.scaled(owner, divisor.factor)
         if cell is not None and (cell.divisor is None or cell.divisor.factor is not None):
             cell.settle(_tensor(totals[2], dtype=cell.local.dtype))
 
@@ -500,11 +500,7 @@ class Gradients:
 
     def _count_by_hand(self) -> None:
         if self.world.apart:
-            raise RefusedError(
-                "parameters are updated without an optimizer, which a strategy that lets replicas "
-                "differ could not bring together again",
-                remedy="take an exact strategy: --strategy all-reduce",
-            )
+            self.world.refuse_by_hand()
         if self._counted_at != self.num_backwards:
             self._counted_at = self.num_backwards
             self.loose.num_steps += 1

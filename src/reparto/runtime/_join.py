@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -27,6 +28,9 @@ from reparto.spec import (
     StrategyConfig,
     WorkerSurvey,
 )
+
+#: A server may have nothing to do for so long: workers may evaluate for hours.
+IDLE_S = 30 * 24 * 3600.0
 
 __all__ = ["Served", "end_survey", "join", "leave"]
 
@@ -56,6 +60,9 @@ def join(
     else:
         kind = strategies.from_spec(strategy)
         num_serving = kind.num_serving if world_size > 1 else 0
+        if num_serving:
+            kind.check(world_size)
+            os.environ["WORLD_SIZE"] = str(world_size - num_serving)
         if rank >= world_size - num_serving:
             _serve(meeting, kind)
         world = World(
@@ -113,7 +120,7 @@ def _meet(world: World, meeting: Meeting, kind: strategies.Config) -> None:
     world.data, world.groups = data, [data, ordered]
     data.waiting = world.waiting
     if kind.num_serving:
-        everyone = CountingGroup(meeting.group("everyone"))
+        everyone = CountingGroup(meeting.group("everyone", timeout_s=IDLE_S))
         world.groups.append(everyone)
         world.strategy = kind.build_served(ordered, everyone)
     else:
@@ -139,7 +146,7 @@ class Served(SystemExit):
 def _serve(meeting: Meeting, kind: strategies.Config) -> NoReturn:
     """Serve those who run the script; they say when it is over, not a signal."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    everyone = CountingGroup(meeting.group("everyone"))
+    everyone = CountingGroup(meeting.group("everyone", timeout_s=IDLE_S))
     kind.serve(everyone)
     raise Served({"bytes_sent": everyone.bytes_sent, "wire_bytes": everyone.wire_bytes})
 

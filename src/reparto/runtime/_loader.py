@@ -125,8 +125,11 @@ class _SharedIterator:
         batch = next(self.batches)
         split, digest = self.splits.popleft()
         self.world.agreement.add(hash((digest, split.sizes)))
-        if self.is_own:
-            _refuse_odd(batch, split.rows(self.world.rank))
+        if self.is_own and _num_samples(batch) != split.rows(self.world.rank):
+            raise DisagreementError(
+                "a batch has other rows than the items that it was made of",
+                remedy="set REPARTO_WHOLE_BATCHES=1: every worker then loads whole batches",
+            )
         return _marked(self.world, batch, split)
 
     def _cut(self) -> Any:
@@ -134,8 +137,9 @@ class _SharedIterator:
         world = self.world
         began = time.thread_time()
         together = list(itertools.islice(self.batches, world.batches_a_step))
-        world.whole_load_s += time.thread_time() - began
-        world.num_whole_loads += len(together)
+        if torch.is_grad_enabled():  # not an evaluation
+            world.whole_load_s += time.thread_time() - began
+            world.num_whole_loads += len(together)
         if world.batches_a_step == 1 and together:
             return shard_batch(world, together[0])
         if not together:
@@ -221,7 +225,7 @@ def _choose(world: World, loader: Any) -> None:
         by_index = _can_slice_indices(loader)
         is_asked = world.batches_a_step > 1 or world.options.survey is not None
         is_own = is_asked and not by_index and _can_take_own(loader)
-        world.loads_all |= not (by_index or is_own)
+        world.loads_all |= torch.is_grad_enabled() and not (by_index or is_own)
         is_own = is_own and world.batches_a_step > 1
     object.__setattr__(loader, "_reparto_by_index", by_index or is_own)
     if by_index or is_own:
@@ -264,11 +268,13 @@ def _digest(item: Any) -> int:
 
 def _can_take_own(loader: Any) -> bool:
     """Whether a worker may leave out the batches of others: nothing draws in making one."""
-    if not _can_choose_indices(loader) or not _is_steady(loader.dataset):
+    if not _can_choose_indices(loader) or _mixes(loader.dataset):
+        return False
+    if not _is_steady(loader.dataset):
         return False
     before = random_state()
     try:
-        few = [loader.dataset[index] for index in range(min(2, len(loader.dataset)))]
+        few = [loader.dataset[index] for index in _some(len(loader.dataset), 8)]
         batch = loader.collate_fn(few)
         _refuse_odd(batch, len(few))
         return same_state(before, random_state()) and _num_samples(batch) == len(few)
@@ -290,10 +296,13 @@ def _can_choose_indices(loader: Any) -> bool:
 def _can_slice_indices(loader: Any) -> bool:
     if loader.collate_fn is not default_collate or not _can_choose_indices(loader):
         return False
-    by_list = hasattr(loader.dataset, "__getitems__")  # may mix items, unless it is torch's own
-    if by_list and type(loader.dataset).__module__ != "torch.utils.data.dataset":
-        return False
-    return _is_steady(loader.dataset)
+    return not _mixes(loader.dataset) and _is_steady(loader.dataset)
+
+
+def _mixes(dataset: Any) -> bool:
+    """Whether a data set that is asked for several items at once may mix them."""
+    by_list = hasattr(dataset, "__getitems__")
+    return by_list and type(dataset).__module__ != "torch.utils.data.dataset"
 
 
 def _makes_batches_as_torch_does(kind: Any) -> bool:

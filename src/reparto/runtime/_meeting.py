@@ -60,17 +60,29 @@ class Meeting:
         self.store.set(f"address/{self.rank}", self.host_name)
         return [self.store.get(f"address/{member}").decode() for member in range(self.size)]
 
-    def group(self, name: str, place: int | None = None, size: int | None = None) -> Group:
+    def group(
+        self,
+        name: str,
+        place: int | None = None,
+        size: int | None = None,
+        timeout_s: float = 1800.0,
+    ) -> Group:
         """A group of all workers, or of some; collective over these.
 
         Args:
             name: No other group has it.
             place: Of this worker in the group; its rank if not given.
             size: How many there are in it; all if not given.
+            timeout_s: How long an operation may take before it fails.
         """
         place, size = self.rank if place is None else place, size or self.size
         carrier: Group = GlooGroup(
-            self.store, rank=place, size=size, address=self.address, name=name
+            self.store,
+            rank=place,
+            size=size,
+            address=self.address,
+            name=name,
+            timeout_s=timeout_s,
         )
         if self.is_one_host and os.environ.get("REPARTO_SHARED_MEMORY") != "0":
             carrier = host_group(carrier, self.store, name=name)

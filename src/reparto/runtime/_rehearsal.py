@@ -29,9 +29,9 @@ from reparto.runtime import _local_costs
 from reparto.runtime._current import outside
 from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyConfig
 
-#: Steps that are timed, and for about how long; a step that takes longer than the last is not
+#: Steps that are timed, and for about how long; a round that takes longer than the last is not
 #: played.
-LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 2.5
+LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 4.0
 #: Numbers that travel of each slice; slices of a worker at most.
 _FIELDS, _MOST_SLICES = 6, 12
 _SIDE = 96
@@ -136,15 +136,22 @@ class Stage:
             config.check(size)
         except UsageError:
             return False
-        if isinstance(config, strategies.Sharded.Config):
-            return False  # its talking is in the script's forward pass
+        if isinstance(config, strategies.Sharded.Config) or config.num_serving:
+            return False  # one talks in the script's forward pass; the other needs servers
         hosts = tuple(Host(name=str(rank)) for rank in range(size))
         messages = config.traffic(self.profile, Cluster(hosts=hosts))
         sent = sum(
             one.wire_bytes(size) / one.every * (size if one.pattern in ("push", "pull") else 1)
             for one in messages
         )
-        return not self.rate_bits_per_s or 8 * sent / self.rate_bits_per_s < LONGEST_S
+        line_s = 8 * sent / self.rate_bits_per_s if self.rate_bits_per_s else 0.0
+        every = max(1, int(getattr(config, "sync_every", 1)))
+        return line_s + every * self._slowest_s(config) < LONGEST_S
+
+    def _slowest_s(self, config: strategies.Config) -> float:
+        """How long the slowest member computes in a step."""
+        speeds, rows = self._shared(config)
+        return max(pace.step_s(count) for pace, count in zip(speeds, rows, strict=True))
 
     def _played(self, config: strategies.Config) -> tuple[float, int] | None:
         """Seconds of a step, and how many were timed; None where it cannot be played."""
@@ -160,11 +167,11 @@ class Stage:
             strategy.resume()
         except Exception:  # whatever it is that it cannot do here, it is predicted instead
             is_good = False
-        if not self._all_agree(is_good):
-            return None
         every = max(1, int(getattr(config, "sync_every", 1)))
         try:
-            first_s = self._timed(config, actors, every)
+            if not self._all_agree(is_good):
+                return None
+            first_s = self._timed(config, actors, 1)  # sets up everything
             wanted = max(LEAST_STEPS, int(TIMED_S / max(first_s, 1e-4)))
             rounds = math.ceil(min(wanted, 100) / every)
             if first_s * every * rounds > LONGEST_S:
@@ -179,12 +186,14 @@ class Stage:
         return float(self.group.reduced(torch.tensor([float(not mine)]), MAX)) == 0.0
 
     def _timed(self, config: strategies.Config, actors: list[_Actor], steps: int) -> float:
-        pace, rows = self._mine(config)
+        speeds, everyones = self._shared(config)
+        pace, rows = speeds[self.group.rank()], everyones[self.group.rank()]
         load_s = 0.0
         if self.profile.loads_whole and _is_own(config):
             load_s = (self.group.size() - 1) * self.profile.load_s
         spent_s = self.work.of(pace, rows) + load_s - sum(actor.update_s for actor in actors)
-        num_meetings = round(pace.num_meetings)
+        # The same on every member: whoever meets more often would wait in vain.
+        num_meetings = round(max(one.num_meetings for one in speeds))
         self.group.barrier().wait()
         began = time.perf_counter()
         for _ in range(steps):
@@ -221,16 +230,15 @@ class Stage:
     def _meet(self) -> None:
         self.group.sum(torch.zeros(64))
 
-    def _mine(self, config: strategies.Config) -> tuple[Pace, float]:
-        """This worker's pace, and its rows."""
+    def _shared(self, config: strategies.Config) -> tuple[list[Pace], list[float]]:
+        """Everyone's pace, and rows."""
         speeds = [Pace.of(slices, apart=config.computes_apart) for slices in self.everyone]
         batch, is_own = max(1, self.profile.batch_rows), _is_own(config)
         total = batch * len(speeds) if is_own else batch
         is_shared = isinstance(config, strategies.Shared)
         balanced = is_shared and config.waits and config.balance == "auto"  # type: ignore[attr-defined]
         balanced = balanced and not (is_own and self.profile.loads_whole)
-        rank = self.group.rank()
-        return speeds[rank], shared_rows(speeds, total, balanced=balanced)[rank]
+        return speeds, shared_rows(speeds, total, balanced=balanced)
 
 
 class _Actor:
@@ -252,14 +260,16 @@ class _Actor:
         strategy.start(self.parameters)
 
     def _update_s(self) -> float:
-        """Processor time of the optimizer's step, which is in that of the script's."""
-        if self.optimizer is None:
-            return 0.0
+        """Processor time of making gradients and of the optimizer's step.
+
+        Both are in that of the script's, too.
+        """
         found = []
         for _ in range(3):
-            _local_costs.lay(self.parameters.tensors, self.gradients)
             began = time.process_time()
-            self.optimizer.step()
+            _local_costs.lay(self.parameters.tensors, self.gradients)
+            if self.optimizer is not None:
+                self.optimizer.step()
             found.append(time.process_time() - began)
         return sorted(found)[1]
 

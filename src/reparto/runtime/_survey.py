@@ -105,6 +105,7 @@ class Surveyor:
         self._idle_bytes = resident_bytes()
         self._scale: Scale | None = None
         self._owners: list[Owner] = []
+        self.may_be_apart = True
         self.is_over = False
 
     # While the script steps.
@@ -121,7 +122,7 @@ class Surveyor:
 
     def modes(self) -> tuple[bool, ...]:
         """Whether replicas are apart: as they are together, and as they are apart, in turn."""
-        return (False, True) if self.request.phases else (False,)
+        return (False, True) if self.request.phases and self.may_be_apart else (False,)
 
     def stepped(self, times: SliceTime) -> None:
         """A step has ended; at the end of the last phase, leave."""
@@ -204,7 +205,6 @@ class Surveyor:
         if self.group is not None and self.request.total_s:
             with outside():  # steps that are played are not the script's
                 self._rehearse(profile)
-            self._tell(profile)  # again, with more
         self.is_over = True
         raise SystemExit(0)
 
@@ -273,6 +273,7 @@ class Surveyor:
                 stage = Stage(fresh(), mine, profile, self._owners, rate, fresh)
                 found = stage.play(self.request.candidates, until)
                 self.rehearsals += found if stage.group.rank() == 0 else ()
+            self._tell(profile)  # again, with more
             self._meet()
 
     def _set_threads(self, phase: Phase) -> None:
@@ -342,6 +343,10 @@ class SurveyWorld(World):
         """The backward pass is over."""
         self._update_at = _now()
         return super().optimizer_step(optimizer, hooked, args, kwargs)
+
+    def refuse_by_hand(self) -> None:
+        """The script updates parameters without an optimizer: replicas are never apart."""
+        self.surveyor.may_be_apart = self.strategy.apart = False
 
     def stepped(self, owner: Owner) -> None:
         """A step may be over: time it, and see what is next."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from reparto import strategies
 from reparto.comm import Stopwatch
+from reparto.errors import RefusedError
 from reparto.runtime import _rules, _tensors
 from reparto.runtime._agreement import Agreement
 from reparto.runtime._balance import Balance
@@ -138,6 +139,14 @@ class World:
     def apart(self) -> bool:
         """Whether this worker's parameters are its own now, and so are its gradients."""
         return not self.settled and self.strategy is not None and self.strategy.apart
+
+    def refuse_by_hand(self) -> None:
+        """Parameters are updated without an optimizer, and replicas are apart."""
+        raise RefusedError(
+            "parameters are updated without an optimizer, which a strategy that lets replicas "
+            "differ could not bring together again",
+            remedy="take an exact strategy: --strategy all-reduce",
+        )
 
     def settle(self) -> None:
         """Make replicas equal, for an evaluation, a checkpoint, the end.

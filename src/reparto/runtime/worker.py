@@ -135,8 +135,6 @@ class _Worker:
         world.stopping.heed()
         if self._seat.world_size == 1:
             self._forget_rendezvous()
-        elif self._assignment.options.survey is None:
-            os.environ["WORLD_SIZE"] = str(world.size)  # without those who only serve
         exit_code = _run_to_exit_code(self._recorded)
         if self._assignment.options.survey is not None and exit_code == 0:
             return _run_to_exit_code(lambda: end_survey(world)), {}

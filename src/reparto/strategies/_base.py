@@ -244,6 +244,7 @@ class ParameterSet:
         has_closure: Whether the step is given a closure, which makes gradients anew.
         loss_ref: Gives the loss of the step, where it is known; of the global batch, unless
             replicas are apart.
+        aside: Gradients by index that were global before; the runtime adds them to the sums.
     """
 
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
@@ -255,6 +256,7 @@ class ParameterSet:
         self.is_partial = False
         self.has_closure = False
         self.loss_ref: Callable[[], float | None] = lambda: None
+        self.aside: dict[int, Tensor] = {}
 
     @property
     def optimizer(self) -> Any:
@@ -353,6 +355,9 @@ class Strategy(ABC):
 
     def complete(self, parameters: ParameterSet) -> None:
         """Put the sums on all tensors after all; only where ``is_partial`` was set."""
+
+    def scaled(self, parameters: ParameterSet, factor: float) -> None:
+        """The runtime has multiplied what lies on the tensors; only with ``is_partial``."""
 
     def discard(self, parameters: ParameterSet) -> None:
         """The gradients were zeroed unread; forget what was started."""

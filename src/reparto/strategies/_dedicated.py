@@ -15,6 +15,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,6 +50,9 @@ class Described(NamedTuple):
 class Served(ParameterServer):
     """A worker's side, where servers are others.
 
+    Sums are *held* at the servers from ``gradients_needed`` to the ``step`` that it was called
+    for, and for no longer: in any other step worker 0 sends what lies on its tensors.
+
     Args:
         group: Those who run the script.
         everyone: They, and behind them the servers.
@@ -59,85 +63,108 @@ class Served(ParameterServer):
         super().__init__(group, config)
         self.everyone = everyone
         self.servers = list(range(group.size(), everyone.size()))
-        self._told: dict[tuple[int, str], Any] = {}
         self._numbers: dict[str, int] = {}
-        self._held: set[str] = set()
+        self._held: dict[str, float] = {}  # and by what they are to be multiplied
+        self._told: dict[tuple[int, str], Any] = {}
         self._known: dict[tuple[str, int], Tensor] = {}
-        self._states: dict[tuple[str, int], Any] = {}
+        self._states: dict[tuple[str, int], _Mark] = {}
 
     def start(self, parameters: ParameterSet) -> None:
-        """Share out the tensors over servers, by size."""
+        """Share out the tensors over servers, by size; who has one keeps it."""
         refuse_gpus(parameters)
         sizes = [tensor.numel() for tensor in parameters.tensors]
-        self._owners[parameters.name] = assigned(sizes, self.servers)
+        known = self._owners.get(parameters.name, [])[: len(sizes)]
+        fresh = assigned(sizes[len(known) :], self.servers)
+        self._owners[parameters.name] = [*known, *fresh]
         self._numbers.setdefault(parameters.name, len(self._numbers))
+
+    def gradients_needed(
+        self, parameters: ParameterSet, riders: Sequence[float]
+    ) -> Sequence[float]:
+        """Sum at the servers; where somebody looks at gradients, bring the sums back."""
+        self._held.pop(parameters.name, None)
+        totals = super().gradients_needed(parameters, riders)
+        if parameters.is_partial:
+            self._held[parameters.name] = 1.0
+        return totals
+
+    def _may_hold(self, parameters: ParameterSet) -> bool:
+        """Not where something will be added to the sums."""
+        return super()._may_hold(parameters) and not parameters.aside
+
+    def scaled(self, parameters: ParameterSet, factor: float) -> None:
+        """The servers will do so, too."""
+        if parameters.name in self._held:
+            self._held[parameters.name] *= factor
 
     def _push(self, parameters: ParameterSet) -> None:
         works = []
         for server, indices in self._moving(parameters).items():
             tensors = [parameters.tensors[index] for index in indices]
-            described = [Described.of(index, parameters.tensors[index]) for index in indices]
-            self._tell(server, _SUM, parameters, self._news(server, parameters, described))
+            self._tell(server, _SUM, parameters, self._described(server, parameters, indices))
             works += self._sent(server, [laid(one) for one in by_type(map(grad_of, tensors))])
         for work in works:
             work.wait()
-        self._held.add(parameters.name)
 
     def _sent(self, server: int, flats: list[Tensor]) -> list[Any]:
         return [self.everyone.send([flat], server, _GRADIENTS) for flat in flats]
 
     def complete(self, parameters: ParameterSet) -> None:
-        """Bring the sums to every worker."""
+        """Bring the sums to every worker, where they are missed."""
         moving = self._moving(parameters)
         for server in moving:
             self._tell(server, _BRING, parameters)
-        self._received_into(
-            {
-                server: by_type(grad_of(parameters.tensors[index]) for index in indices)
-                for server, indices in moving.items()
-            }
-        )
-        self._held.discard(parameters.name)  # the script may change what it has seen
+        for flat, tensors in self._received(parameters, moving):
+            for tensor, piece in zip(tensors, _pieces(flat, tensors), strict=True):
+                grad = grad_of(tensor)
+                if grad is not None and not grad.is_sparse:
+                    grad.copy_(piece)
 
-    def _received_into(self, wanted: dict[int, list[list[Tensor]]]) -> None:
-        """Take what servers send, from all of them at once."""
+    def _received(
+        self, parameters: ParameterSet, moving: dict[int, list[int]]
+    ) -> list[tuple[Tensor, list[Tensor]]]:
+        """What servers send, of all of them at once: as much as there is of these tensors."""
         arriving = []
-        for server, lists in wanted.items():
-            for tensors in lists:
+        for server, indices in moving.items():
+            for tensors in by_type(parameters.tensors[index] for index in indices):
                 flat = _room(tensors)
                 arriving.append((self.everyone.recv([flat], server, _PARAMETERS), flat, tensors))
+        found = []
         for work, flat, tensors in arriving:
             work.wait()
-            spread(flat, tensors)
+            found.append((flat, tensors))
+        return found
 
     def step(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
         """Servers step; here only what is sparse does."""
-        if parameters.name not in self._present or not self._is_shared_out(parameters):
+        name, factor = parameters.name, self._held.pop(parameters.name, None)
+        if name not in self._owners or not self._is_shared_out(parameters):
             return local_step()
-        moving = self._moving(parameters)
+        if factor is None and parameters.is_partial:  # a step was made with these before
+            self.complete(parameters)
+            parameters.is_partial = False
+        moving = self._moving(parameters) if factor is not None else self._present_now(parameters)
         for server, indices in moving.items():
-            self._ask_to_step(server, parameters, indices)
+            self._ask_to_step(server, parameters, indices, factor)
         result = self._step_for_sparse(parameters, local_step)
-        with torch.no_grad():
-            self._received_into(
-                {
-                    server: by_type(parameters.tensors[index] for index in indices)
-                    for server, indices in moving.items()
-                }
-            )
-        if self.group.rank() == 0:
-            for index in (index for indices in moving.values() for index in indices):
-                known = parameters.tensors[index].detach().clone()
-                self._known[parameters.name, index] = known
+        for flat, tensors in self._received(parameters, moving):
+            spread(flat, tensors)
+        for index in (index for indices in moving.values() for index in indices):
+            self._mark(parameters, index)
         return result
 
+    def _present_now(self, parameters: ParameterSet) -> dict[int, list[int]]:
+        """The tensors that have a gradient to step with, by server."""
+        found: dict[int, list[int]] = {}
+        for index, tensor in enumerate(parameters.tensors):
+            grad = grad_of(tensor)
+            if grad is not None and not grad.is_sparse and tensor.numel():
+                found.setdefault(self._owners[parameters.name][index], []).append(index)
+        return found
+
     def _step_for_sparse(self, parameters: ParameterSet, local_step: Callable[[], T]) -> T:
-        sparse = self._sparse[parameters.name]
-        others = [
-            (tensor, grad_of(tensor))
-            for tensor, everywhere in zip(parameters.tensors, sparse, strict=True)
-            if not everywhere
-        ]
+        grads = [(tensor, grad_of(tensor)) for tensor in parameters.tensors]
+        others = [(t, grad) for t, grad in grads if grad is not None and not grad.is_sparse]
         for tensor, _ in others:
             set_grad(tensor, None)
         try:
@@ -146,13 +173,15 @@ class Served(ParameterServer):
             for tensor, grad in others:
                 set_grad(tensor, grad)
 
-    def _ask_to_step(self, server: int, parameters: ParameterSet, indices: list[int]) -> None:
+    def _ask_to_step(
+        self, server: int, parameters: ParameterSet, indices: list[int], factor: float | None
+    ) -> None:
         if self.group.rank() != 0:
             return
-        is_held = parameters.name in self._held
-        news = self._changed(server, parameters, indices)
-        self._tell(server, _STEP, parameters, news, float(is_held))
-        if not is_held:
+        news = self._described(server, parameters, indices)
+        news.update(self._changed(server, parameters, indices))
+        self._tell(server, _STEP, parameters, news, factor)
+        if factor is None:
             tensors = [parameters.tensors[index] for index in indices]
             flats = [laid(one) for one in by_type(map(grad_of, tensors))]
             for work in self._sent(server, flats):
@@ -160,25 +189,12 @@ class Served(ParameterServer):
 
     def _changed(
         self, server: int, parameters: ParameterSet, indices: list[int]
-    ) -> dict[str, Any] | None:
+    ) -> dict[str, Any]:
         """What a server does not know yet, or what the script has changed by itself."""
         optimizer, name, tensors = parameters.optimizer, parameters.name, parameters.tensors
-        place = {id(tensor): index for index, tensor in enumerate(tensors)}
-        owners = self._owners[name]
-        groups = [
-            {
-                **{key: value for key, value in group.items() if key not in _NOT_SETTINGS},
-                "params": [
-                    index
-                    for one in group["params"]
-                    if (index := place.get(id(one))) is not None and owners[index] == server
-                ],
-            }
-            for group in optimizer.param_groups
-        ]
         news: dict[str, Any] = {}
-        key, told = (server, f"groups of {name}"), _plain(groups)
-        if self._told.get(key) != told:
+        groups, key = self._groups(server, parameters), (server, f"groups of {name}")
+        if self._told.get(key) != (told := _plain(groups)):
             self._told[key] = told
             news = {"class": type(optimizer).__name__, "groups": groups}
         for index in indices:
@@ -186,31 +202,64 @@ class Served(ParameterServer):
             known = self._known.get((name, index))
             if known is None or not torch.equal(known, tensor):
                 news.setdefault("parameters", {})[index] = tensor.clone()
-            state = optimizer.state.get(tensors[index], {})
-            if not _is_same(state, self._states.get((name, index), {})):
-                news.setdefault("state", {})[index] = dict(state)
-                self._states[name, index] = _marked(state)
-        return news or None
+            state, mark = optimizer.state.get(tensors[index]), self._states.get((name, index))
+            if (mark is None and state) or (mark is not None and not mark.is_of(state)):
+                news.setdefault("state", {})[index] = dict(state or {})
+        return news
 
-    def _news(self, server: int, parameters: ParameterSet, described: list[Described]) -> Any:
-        """The description of what will be sent, unless it was told before."""
+    def _groups(self, server: int, parameters: ParameterSet) -> list[dict[str, Any]]:
+        """The optimizer's settings, and which tensors of the server they are for."""
+        optimizer, owners = parameters.optimizer, self._owners[parameters.name]
+        place = {id(tensor): index for index, tensor in enumerate(parameters.tensors)}
+        found = []
+        for group in optimizer.param_groups:
+            indices = [place[id(one)] for one in group["params"] if id(one) in place]
+            settings = {
+                key: _number(one) for key, one in group.items() if key in optimizer.defaults
+            }
+            found.append({**settings, "params": [one for one in indices if owners[one] == server]})
+        return found
+
+    def _mark(self, parameters: ParameterSet, index: int) -> None:
+        """Remember what the server knows. An optimizer's state that is gone is seen to be."""
+        name, tensor, state = (
+            parameters.name,
+            parameters.tensors[index],
+            parameters.optimizer.state,
+        )
+        if state.get(tensor) is None:
+            state[tensor] = {}
+        self._states[name, index] = _Mark(state[tensor])
+        if self.group.rank() == 0:
+            self._known[name, index] = tensor.detach().clone()
+
+    def _described(
+        self, server: int, parameters: ParameterSet, indices: list[int]
+    ) -> dict[str, Any]:
+        """Which tensors are meant, unless that was told before."""
+        described = [Described.of(index, parameters.tensors[index]) for index in indices]
         key = server, f"tensors of {parameters.name}"
         if self._told.get(key) == described:
-            return None
+            return {}
         self._told[key] = described
         return {"tensors": [tuple(one) for one in described]}
 
     def _tell(
-        self, server: int, what: int, parameters: ParameterSet | None, news: Any = None,
-        flag: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        server: int,
+        what: int,
+        parameters: ParameterSet | None,
+        news: dict[str, Any] | None = None,
+        factor: float | None = None,
+    ) -> None:
         """Say what comes next; worker 0 does."""
         if self.group.rank() != 0:
             return
-        payload = None if news is None else _packed(news)
+        payload = _packed(news) if news else None
         number = self._numbers[parameters.name] if parameters is not None else 0
         length = 0 if payload is None else payload.numel()
-        header = torch.tensor([what, number, length, flag], dtype=torch.float64)
+        numbers = [what, number, length, factor is not None, factor or 0.0]
+        header = torch.tensor([float(one) for one in numbers], dtype=torch.float64)
         self.everyone.send([header], server, _HEADER).wait()
         if payload is not None:
             self.everyone.send([payload], server, _NEWS).wait()
@@ -218,7 +267,7 @@ class Served(ParameterServer):
     def gather_state(self, parameters: ParameterSet) -> None:
         """Every server sends the state of what it keeps."""
         optimizer, name = parameters.optimizer, parameters.name
-        if name not in self._present or not self._is_shared_out(parameters):
+        if name not in self._owners or not self._is_shared_out(parameters):
             return
         for server in self.servers:
             self._tell(server, _STATE, parameters)
@@ -227,8 +276,13 @@ class Served(ParameterServer):
             payload = torch.zeros(int(length), dtype=torch.uint8)
             self.everyone.recv([payload], server, _REPLY).wait()
             for index, state in _unpacked(payload).items():
-                optimizer.state[parameters.tensors[index]] = state
-                self._states[name, index] = _marked(state)
+                mark, now = (
+                    self._states.get((name, index)),
+                    optimizer.state.get(parameters.tensors[index]),
+                )
+                if mark is not None and mark.is_of(now):  # else the script's own counts
+                    optimizer.state[parameters.tensors[index]] = state
+                    self._states[name, index] = _Mark(state)
 
     def _is_shared_out(self, parameters: ParameterSet) -> bool:
         """Nor may the optimizer unscale gradients by itself."""
@@ -240,6 +294,30 @@ class Served(ParameterServer):
         """Let the servers go."""
         for server in self.servers:
             self._tell(server, _STOP, None)
+
+
+class _Mark:
+    """What an optimizer's state of a tensor was, so that a change is seen.
+
+    Args:
+        state: Of one tensor.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._values = {key: (one, getattr(one, "_version", None)) for key, one in state.items()}
+
+    def is_of(self, state: Any) -> bool:
+        """Whether it is still that."""
+        return (
+            state is self._state
+            and state.keys() == self._values.keys()
+            and all(
+                one is self._values[key][0]
+                and getattr(one, "_version", None) == self._values[key][1]
+                for key, one in state.items()
+            )
+        )
 
 
 class Server:
@@ -257,12 +335,12 @@ class Server:
     def run(self) -> None:
         """Serve until the job ends."""
         while True:
-            header = torch.zeros(4, dtype=torch.float64)
+            header = torch.zeros(5, dtype=torch.float64)
             try:
                 self.group.recv([header], 0, _HEADER).wait()
             except RuntimeError:
                 return  # the workers are gone; whoever ended the job has told why
-            what, number, length, flag = header.tolist()
+            what, number, length, is_held, factor = header.tolist()
             if what == _STOP:
                 return
             news: dict[str, Any] = {}
@@ -270,17 +348,20 @@ class Server:
                 payload = torch.zeros(int(length), dtype=torch.uint8)
                 self.group.recv([payload], 0, _NEWS).wait()
                 news = _unpacked(payload)
-            self._do(int(what), self._kept.setdefault(int(number), Kept()), news, bool(flag))
+            kept = self._kept.setdefault(int(number), Kept())
+            self._do(int(what), kept, news, factor if is_held else None)
 
-    def _do(self, what: int, kept: Kept, news: dict[str, Any], is_held: bool) -> None:
+    def _do(self, what: int, kept: Kept, news: dict[str, Any], factor: float | None) -> None:
+        kept.describe(news)
         if what == _SUM:
-            kept.describe(news)
             kept.sums = [self._summed(one) for one in kept.flats()]
         elif what == _BRING:
             self._to_all(kept.sums)
         elif what == _STEP:
             kept.learn(news)
-            if not is_held:
+            if factor is not None:  # they are here
+                kept.sums = [one.mul_(factor) for one in kept.sums]
+            else:
                 kept.sums = [self._received(one, 0) for one in kept.flats()]
             kept.step()
             self._to_all([laid(tensors) for tensors in kept.by_type()])
@@ -330,7 +411,9 @@ class Kept:
         if "tensors" in news:
             self.described = [Described(*one) for one in news["tensors"]]
             for one in self.described:
-                self.tensors.setdefault(one.place, one.made().requires_grad_())
+                made, known = one.made(), self.tensors.get(one.place)
+                if known is None or (known.shape, known.dtype) != (made.shape, made.dtype):
+                    self.tensors[one.place] = made.requires_grad_()
 
     def by_type(self) -> list[list[Tensor]]:
         """The tensors with gradients, in the lists in which they travel."""
@@ -372,9 +455,8 @@ class Kept:
         for tensor in self.tensors.values():
             set_grad(tensor, None)
         for flat, tensors in zip(self.sums, self.by_type(), strict=True):
-            pieces = flat.split([tensor.numel() for tensor in tensors])
-            for tensor, piece in zip(tensors, pieces, strict=True):
-                set_grad(tensor, piece.view(tensor.shape).clone())
+            for tensor, piece in zip(tensors, _pieces(flat, tensors), strict=True):
+                set_grad(tensor, piece.clone())
         self.optimizer.step()
 
     def state(self) -> dict[int, Any]:
@@ -386,10 +468,6 @@ class Kept:
             for index, tensor in self.tensors.items()
             if tensor in self.optimizer.state
         }
-
-
-#: Of an optimizer's groups: not settings, or not to be sent.
-_NOT_SETTINGS = frozenset({"params", "param_names"})
 
 
 def _room(tensors: Sequence[Tensor]) -> Tensor:
@@ -408,16 +486,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _marked(state: Any) -> dict[str, Any]:
-    """What an optimizer's state is now, so that a change is seen."""
-    return {key: (one, getattr(one, "_version", None)) for key, one in state.items()}
+def _number(value: Any) -> Any:
+    """A setting as it travels: numpy's numbers as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_same(state: Any, marked: dict[str, Any]) -> bool:
-    return state.keys() == marked.keys() and all(
-        one is marked[key][0] and getattr(one, "_version", None) == marked[key][1]
-        for key, one in state.items()
-    )
+def _pieces(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """What lies end to end, in the shapes of tensors."""
+    pieces = flat.split([tensor.numel() for tensor in tensors])
+    return [piece.view(one.shape) for piece, one in zip(pieces, tensors, strict=True)]
 
 
 def _packed(value: Any) -> Tensor:

@@ -231,10 +231,14 @@ class ParameterServer(_base.Strategy):
         """Sum at the servers; where somebody looks at gradients, bring the sums back."""
         totals = self._census(parameters, riders)
         self._push(parameters)
-        parameters.is_partial = parameters.is_stepping and self._is_shared_out(parameters)
+        parameters.is_partial = self._may_hold(parameters)
         if not parameters.is_partial:
             self.complete(parameters)
         return totals
+
+    def _may_hold(self, parameters: ParameterSet) -> bool:
+        """Whether sums may stay at their servers."""
+        return parameters.is_stepping and self._is_shared_out(parameters)
 
     def complete(self, parameters: ParameterSet) -> None:
         """Bring the sums to every worker."""
