@@ -139,7 +139,7 @@ def test_trainings_end_where_those_of_all_reduce_do(cli):
         ("served.pt", ("--workers", 4, "--strategy", "parameter-server", "--set", "servers=2",
                        "--set", "dedicated=true")),
     ):  # fmt: skip
-        done = cli("run", "--no-probe", *options, script, name)
+        done = cli.run("run", "--no-probe", *options, script, name)
         assert done.returncode == 0, done.stderr
     one, two = (torch.load(cli.folder / name) for name in ("all.pt", "served.pt"))
     assert one.keys() == two.keys()

@@ -114,13 +114,13 @@ class Served(ParameterServer):
         moving = self._moving(parameters)
         for server in moving:
             self._tell(server, _BRING, parameters)
-        for flat, tensors in self._received(parameters, moving):
+        for flat, tensors in self._arrived(parameters, moving):
             for tensor, piece in zip(tensors, _pieces(flat, tensors), strict=True):
                 grad = grad_of(tensor)
                 if grad is not None and not grad.is_sparse:
                     grad.copy_(piece)
 
-    def _received(
+    def _arrived(
         self, parameters: ParameterSet, moving: dict[int, list[int]]
     ) -> list[tuple[Tensor, list[Tensor]]]:
         """What servers send, of all of them at once: as much as there is of these tensors."""
@@ -147,7 +147,7 @@ class Served(ParameterServer):
         for server, indices in moving.items():
             self._ask_to_step(server, parameters, indices, factor)
         result = self._step_for_sparse(parameters, local_step)
-        for flat, tensors in self._received(parameters, moving):
+        for flat, tensors in self._arrived(parameters, moving):
             spread(flat, tensors)
         for index in (index for indices in moving.values() for index in indices):
             self._mark(parameters, index)
