@@ -91,6 +91,21 @@ class Ended(_planning._Clock):
         return time.monotonic() > self._until or (is_long and self.num_steps >= LEAST_STEPS)
 
 
+def reference_s() -> float:
+    """Seconds of a piece of work, which tell how fast this machine is just now."""
+    import torch
+
+    torch.set_num_threads(1)
+    left, right = torch.randn(256, 256), torch.randn(256, 256)
+    found = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(60):
+            left @ right
+        found.append(time.perf_counter() - began)
+    return statistics.median(found)
+
+
 def measure(site: _planning.Site, one: Prediction, is_unlike: bool) -> Json:
     """Run a strategy for real."""
     plan = site.plan(_planning._steady(one.strategy), one.num_workers)
@@ -126,7 +141,9 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
         program = api.convert(str(script), args).program
         site = _planning.Site(job, program, engine, layout.cluster, tell)
         weighed = candidates(relaxed=True)
+        at_first_s = reference_s()
         survey = _planning.survey(site, NODES, weighed)
+        at_survey_s = (at_first_s + reference_s()) / 2
         took_s = site.spent_s
         predictions = _planning.predicted(survey, NODES, weighed)
         key = "/".join(place)
@@ -147,7 +164,9 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
         more = [(nodes, label) for label, nodes in chosen.values() if nodes > 1]
         for nodes, label in dict.fromkeys([*wanted, *more]):
             one = by_key[nodes, label]
+            before_s = reference_s()
             row = measure(site, one, hosts == "unlike")
+            row["drift"] = (before_s + reference_s()) / 2 / at_survey_s
             rehearsed = {(found.num_workers, str(found.strategy)) for found in survey.rehearsals}
             put(
                 book,
@@ -204,6 +223,7 @@ def report(book: Book) -> Json:
         if max(speed) > 1.1 * min(speed):
             differ += 1
             kept += (speed[0] > speed[1]) == (told[0] > told[1])
+    drifts = [abs(row["drift"] - 1) for row in runs.values()]
     regrets = list(_regrets(book))
     planned = sorted(row["planned_s"] for key, row in book.rows.items() if key.endswith("/site"))
     return {
@@ -212,6 +232,7 @@ def report(book: Book) -> Json:
         "cells": len(errors),
         "median_error": statistics.median(errors) if errors else None,
         "p90_error": errors[int(0.9 * (len(errors) - 1))] if errors else None,
+        "median_drift": statistics.median(drifts) if drifts else None,
         "order_kept": kept / differ if differ else None,
         "pairs": differ,
         "median_regret": statistics.median(regrets) if regrets else None,

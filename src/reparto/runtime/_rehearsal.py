@@ -44,17 +44,16 @@ class Work:
         self._left, self._right = torch.randn(_SIDE, _SIDE), torch.randn(_SIDE, _SIDE)
         self._out = torch.empty(_SIDE, _SIDE)
         self._by_cpu = torch.get_num_threads() == 1
-        self.unit_s = self._timed()
+        self._unit_s = 0.0 if self._by_cpu else self._timed()
 
     def _timed(self) -> float:
         """Seconds of one, while the others do the same."""
         self._multiply(50)
-        clock = time.process_time if self._by_cpu else time.perf_counter
-        count, began = 0, clock()
-        while clock() - began < 0.08:
+        count, began = 0, time.perf_counter()
+        while time.perf_counter() - began < 0.08:
             self._multiply(20)
             count += 20
-        return (clock() - began) / count
+        return (time.perf_counter() - began) / count
 
     def _multiply(self, count: int) -> None:
         for _ in range(count):
@@ -65,8 +64,13 @@ class Work:
         return pace.cpu_s(rows) if self._by_cpu else pace.step_s(rows)
 
     def do(self, seconds: float) -> None:
-        """Compute for so long, or longer where there is less time to be had."""
-        self._multiply(round(max(0.0, seconds) / self.unit_s))
+        """Compute: for so much processor time of this thread, or as much as takes so long."""
+        if not self._by_cpu:
+            self._multiply(round(max(0.0, seconds) / self._unit_s))
+            return
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            self._multiply(1)
 
 
 class Stage:
