@@ -34,7 +34,7 @@ from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyC
 LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 4.0
 #: Numbers that travel of each slice; slices of a worker at most.
 _FIELDS, _MOST_SLICES = 6, 12
-_SIDE = 96
+_SIDE = 192
 
 
 class Work:
