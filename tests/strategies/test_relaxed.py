@@ -595,10 +595,10 @@ def drifted(config, num_steps, look):
         given = ParameterSet("set", [tensor])
         given.share = 1 / 2
         strategy.start(given)
-        torch.manual_seed(group.rank())
+        draws = torch.Generator().manual_seed(group.rank())  # threads share torch's own
         for _ in range(num_steps):
             with torch.no_grad():
-                tensor += torch.randn(32)
+                tensor += torch.randn(32, generator=draws)
             strategy.after_step(given)
         return look(strategy, tensor)
 
@@ -713,8 +713,8 @@ def test_what_compression_leaves_out_stays_in_the_worker(kind, bits):
         shown = tensor.detach().clone()
         strategy.resume()
         assert torch.equal(tensor, own)
-        torch.manual_seed(strategy.group.rank())
-        moved = torch.randn(32)  # as `drifted` did
+        draws = torch.Generator().manual_seed(strategy.group.rank())
+        moved = torch.randn(32, generator=draws)  # as `drifted` did
         return moved, own, parts[0].anchor.clone(), sums, shown
 
     found = drifted(config, 1, look)
