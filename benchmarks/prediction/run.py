@@ -167,14 +167,14 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
             before_s = reference_s()
             row = measure(site, one, hosts == "unlike")
             row["drift"] = (before_s + reference_s()) / 2 / at_survey_s
-            rehearsed = {(found.num_workers, str(found.strategy)) for found in survey.rehearsals}
+            way = (one.strategy, one.num_workers)
             put(
                 book,
                 f"{key}/{nodes}/{label}",
                 one,
                 row,
                 is_cell=(nodes, label) in wanted,
-                is_rehearsed=(nodes, str(one.strategy)) in rehearsed,
+                is_rehearsed=any((r.strategy, r.num_workers) == way for r in survey.rehearsals),
             )
         book.put(
             f"{key}/site",

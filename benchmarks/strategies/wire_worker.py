@@ -17,6 +17,7 @@ from reparto.spec import Cluster, Host, Profile, StrategyConfig
 from reparto.strategies import from_spec
 
 WARM_UP = 4
+SIZE = int(os.environ["WORLD_SIZE"])  # those who only serve are counted, as in the traffic
 
 
 def sent():
@@ -28,14 +29,13 @@ def counted(world):
 
 
 def foretold_bytes(kind, settings, shapes):
-    size = int(os.environ["WORLD_SIZE"])
     parameters = sum(math.prod(shape) for shape in shapes)
     profile = Profile(
         num_parameters=parameters, gradient_bytes=4 * parameters, shapes=tuple(shapes)
     )
-    cluster = Cluster(hosts=tuple(Host(name=str(rank)) for rank in range(size)))
+    cluster = Cluster(hosts=tuple(Host(name=str(rank)) for rank in range(SIZE)))
     config = from_spec(StrategyConfig(kind=kind, settings=settings))
-    return sum(one.wire_bytes(size) / one.every for one in config.traffic(profile, cluster))
+    return sum(one.wire_bytes(SIZE) / one.every for one in config.traffic(profile, cluster))
 
 
 def serve_row(out, interface_bytes, served, num_steps):
