@@ -173,16 +173,13 @@ def _calibrated(step: Step, survey: Survey, apart: bool, num_workers: int) -> St
 
 def takes_batch_each(config: strategies.Config) -> bool:
     """Whether a step is made of a batch of each worker's."""
-    return isinstance(config, strategies.Shared) and config.batch == "worker"
+    return config.batches_a_step(2) > 1
 
 
 def rows_of(config: strategies.Config, speeds: Sequence[Pace], profile: Profile) -> list[float]:
     """How many rows each worker computes with in a step."""
-    batch, is_own = max(1, profile.batch_rows), takes_batch_each(config)
-    total = batch * len(speeds) if is_own else batch
-    if not isinstance(config, strategies.Shared) or (is_own and profile.loads_whole):
-        return shared_rows(speeds, total, balanced=False)
-    return shared_rows(speeds, total, balanced=config.waits and config.balance == "auto")
+    total = max(1, profile.batch_rows) * config.batches_a_step(len(speeds))
+    return shared_rows(speeds, total, balanced=config.balances(loads_whole=profile.loads_whole))
 
 
 def computing_s(

@@ -193,7 +193,7 @@ class Stage:
         speeds, everyones = self._shared(config)
         pace, rows = speeds[self.group.rank()], everyones[self.group.rank()]
         load_s = 0.0
-        if self.profile.loads_whole and _is_own(config):
+        if self.profile.loads_whole and config.batches_a_step(2) > 1:
             load_s = (self.group.size() - 1) * self.profile.load_s
         spent_s = self.work.of(pace, rows) + load_s - sum(actor.update_s for actor in actors)
         # The same on every member: whoever meets more often would wait in vain.
@@ -237,11 +237,8 @@ class Stage:
     def _shared(self, config: strategies.Config) -> tuple[list[Pace], list[float]]:
         """Everyone's pace, and rows."""
         speeds = [Pace.of(slices, apart=config.computes_apart) for slices in self.everyone]
-        batch, is_own = max(1, self.profile.batch_rows), _is_own(config)
-        total = batch * len(speeds) if is_own else batch
-        is_shared = isinstance(config, strategies.Shared)
-        balanced = is_shared and config.waits and config.balance == "auto"  # type: ignore[attr-defined]
-        balanced = balanced and not (is_own and self.profile.loads_whole)
+        total = max(1, self.profile.batch_rows) * config.batches_a_step(len(speeds))
+        balanced = config.balances(loads_whole=self.profile.loads_whole)
         return speeds, shared_rows(speeds, total, balanced=balanced)
 
 
@@ -293,10 +290,6 @@ class _Actor:
         self.strategy.step(self.parameters, local_step)
         self.strategy.after_step(self.parameters)
         self.num_steps += 1
-
-
-def _is_own(config: strategies.Config) -> bool:
-    return isinstance(config, strategies.Shared) and config.batch == "worker"
 
 
 #: Kinds in the order in which they are played: one of each way first.

@@ -114,7 +114,7 @@ class World:
         """Go by a strategy's settings."""
         config.check(self.size + config.num_serving)
         if isinstance(config, strategies.Shared):
-            self.batches_a_step = self.size if config.batch == "worker" else 1
+            self.batches_a_step = config.batches_a_step(self.size)
             self.rate_at = lambda step: config.rate_at(step, self.size)
             if (rate := config.rate_for(self.size)) != 1.0:
                 self.note(f"learning rates are multiplied by {rate:g}")

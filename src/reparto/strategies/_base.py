@@ -78,6 +78,18 @@ class Config(ABC):
             UsageError: With what to do instead.
         """
 
+    def batches_a_step(self, num_workers: int) -> int:
+        """How many batches of the script's a step is made of."""
+        return 1
+
+    def balances(self, *, loads_whole: bool) -> bool:
+        """Whether slices come to be in proportion to speed.
+
+        Args:
+            loads_whole: Whether batches are loaded whole, and only then cut.
+        """
+        return False
+
     @property
     def num_serving(self) -> int:
         """How many of the workers, the last ones, run no script and `serve` the others."""
@@ -156,6 +168,15 @@ class Shared(Config):
                 f"{num_training}",
                 remedy="give a weight for each worker, or balance=auto",
             )
+
+    def batches_a_step(self, num_workers: int) -> int:
+        """One, or one a worker."""
+        return num_workers if self.batch == "worker" else 1
+
+    def balances(self, *, loads_whole: bool) -> bool:
+        """Where workers wait; whole batches of each worker's own are not cut."""
+        is_cut = self.batch == "script" or not loads_whole
+        return self.waits and self.balance == "auto" and is_cut
 
     @property
     def waits(self) -> bool:
