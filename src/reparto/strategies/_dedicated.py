@@ -11,9 +11,8 @@ state, gradients that it has clipped) worker 0 sends along with the next step.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,29 +21,30 @@ from torch import Tensor
 from reparto.comm import Group
 from reparto.strategies._base import ParameterSet, grad_of, set_grad
 from reparto.strategies._flat import by_type, laid, spread
-from reparto.strategies._parameter_server import ParameterServer, assigned, refuse_gpus
+from reparto.strategies._parameter_server import (
+    ParameterServer,
+    assigned,
+    packed,
+    refuse_gpus,
+    unpacked,
+)
+from reparto.strategies._server import (
+    BRING,
+    GRADIENTS,
+    HEADER,
+    NEWS,
+    PARAMETERS,
+    REPLY,
+    STATE,
+    STEP,
+    STOP,
+    SUM,
+    Described,
+    pieces,
+    room,
+)
 
 T = TypeVar("T")
-
-_SUM, _BRING, _STEP, _STATE, _STOP = range(5)
-_HEADER, _NEWS, _GRADIENTS, _PARAMETERS, _REPLY = range(5)
-
-
-class Described(NamedTuple):
-    """A tensor as a server knows it: its place in the set, its shape, its type."""
-
-    place: int
-    shape: tuple[int, ...]
-    dtype: str
-
-    @classmethod
-    def of(cls, index: int, tensor: Tensor) -> Described:
-        """Of a tensor of a set."""
-        return cls(index, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-
-    def made(self) -> Tensor:
-        """A tensor like it, of zeros."""
-        return torch.zeros(self.shape, dtype=getattr(torch, self.dtype))
 
 
 class Served(ParameterServer):
@@ -101,21 +101,21 @@ class Served(ParameterServer):
         works = []
         for server, indices in self._moving(parameters).items():
             tensors = [parameters.tensors[index] for index in indices]
-            self._tell(server, _SUM, parameters, self._described(server, parameters, indices))
+            self._tell(server, SUM, parameters, self._described(server, parameters, indices))
             works += self._sent(server, [laid(one) for one in by_type(map(grad_of, tensors))])
         for work in works:
             work.wait()
 
     def _sent(self, server: int, flats: list[Tensor]) -> list[Any]:
-        return [self.everyone.send([flat], server, _GRADIENTS) for flat in flats]
+        return [self.everyone.send([flat], server, GRADIENTS) for flat in flats]
 
     def complete(self, parameters: ParameterSet) -> None:
         """Bring the sums to every worker, where they are missed."""
         moving = self._moving(parameters)
         for server in moving:
-            self._tell(server, _BRING, parameters)
+            self._tell(server, BRING, parameters)
         for flat, tensors in self._arrived(parameters, moving):
-            for tensor, piece in zip(tensors, _pieces(flat, tensors), strict=True):
+            for tensor, piece in zip(tensors, pieces(flat, tensors), strict=True):
                 grad = grad_of(tensor)
                 if grad is not None and not grad.is_sparse:
                     grad.copy_(piece)
@@ -127,8 +127,8 @@ class Served(ParameterServer):
         arriving = []
         for server, indices in moving.items():
             for tensors in by_type(parameters.tensors[index] for index in indices):
-                flat = _room(tensors)
-                arriving.append((self.everyone.recv([flat], server, _PARAMETERS), flat, tensors))
+                flat = room(tensors)
+                arriving.append((self.everyone.recv([flat], server, PARAMETERS), flat, tensors))
         found = []
         for work, flat, tensors in arriving:
             work.wait()
@@ -180,7 +180,7 @@ class Served(ParameterServer):
             return
         news = self._described(server, parameters, indices)
         news.update(self._changed(server, parameters, indices))
-        self._tell(server, _STEP, parameters, news, factor)
+        self._tell(server, STEP, parameters, news, factor)
         if factor is None:
             tensors = [parameters.tensors[index] for index in indices]
             flats = [laid(one) for one in by_type(map(grad_of, tensors))]
@@ -255,14 +255,14 @@ class Served(ParameterServer):
         """Say what comes next; worker 0 does."""
         if self.group.rank() != 0:
             return
-        payload = _packed(news) if news else None
+        payload = packed(news) if news else None
         number = self._numbers[parameters.name] if parameters is not None else 0
         length = 0 if payload is None else payload.numel()
         numbers = [what, number, length, factor is not None, factor or 0.0]
         header = torch.tensor([float(one) for one in numbers], dtype=torch.float64)
-        self.everyone.send([header], server, _HEADER).wait()
+        self.everyone.send([header], server, HEADER).wait()
         if payload is not None:
-            self.everyone.send([payload], server, _NEWS).wait()
+            self.everyone.send([payload], server, NEWS).wait()
 
     def gather_state(self, parameters: ParameterSet) -> None:
         """Every server sends the state of what it keeps."""
@@ -270,12 +270,12 @@ class Served(ParameterServer):
         if name not in self._owners or not self._is_shared_out(parameters):
             return
         for server in self.servers:
-            self._tell(server, _STATE, parameters)
+            self._tell(server, STATE, parameters)
             length = torch.zeros(1, dtype=torch.int64)
-            self.everyone.recv([length], server, _REPLY).wait()
+            self.everyone.recv([length], server, REPLY).wait()
             payload = torch.zeros(int(length), dtype=torch.uint8)
-            self.everyone.recv([payload], server, _REPLY).wait()
-            for index, state in _unpacked(payload).items():
+            self.everyone.recv([payload], server, REPLY).wait()
+            for index, state in unpacked(payload).items():
                 mark, now = (
                     self._states.get((name, index)),
                     optimizer.state.get(parameters.tensors[index]),
@@ -293,7 +293,7 @@ class Served(ParameterServer):
     def finish(self) -> None:
         """Let the servers go."""
         for server in self.servers:
-            self._tell(server, _STOP, None)
+            self._tell(server, STOP, None)
 
 
 class _Mark:
@@ -320,161 +320,6 @@ class _Mark:
         )
 
 
-class Server:
-    """A server's side: does what worker 0 says, until it says that it is over.
-
-    Args:
-        everyone: Workers, and behind them the servers.
-        num_workers: How many of them run the script.
-    """
-
-    def __init__(self, everyone: Group, num_workers: int) -> None:
-        self.group, self.num_workers = everyone, num_workers
-        self._kept: dict[int, Kept] = {}
-
-    def run(self) -> None:
-        """Serve until the job ends."""
-        while True:
-            header = torch.zeros(5, dtype=torch.float64)
-            try:
-                self.group.recv([header], 0, _HEADER).wait()
-            except RuntimeError:
-                return  # the workers are gone; whoever ended the job has told why
-            what, number, length, is_held, factor = header.tolist()
-            if what == _STOP:
-                return
-            news: dict[str, Any] = {}
-            if length:
-                payload = torch.zeros(int(length), dtype=torch.uint8)
-                self.group.recv([payload], 0, _NEWS).wait()
-                news = _unpacked(payload)
-            kept = self._kept.setdefault(int(number), Kept())
-            self._do(int(what), kept, news, factor if is_held else None)
-
-    def _do(self, what: int, kept: Kept, news: dict[str, Any], factor: float | None) -> None:
-        kept.describe(news)
-        if what == _SUM:
-            kept.sums = [self._summed(one) for one in kept.flats()]
-        elif what == _BRING:
-            self._to_all(kept.sums)
-        elif what == _STEP:
-            kept.learn(news)
-            if factor is not None:  # they are here
-                kept.sums = [one.mul_(factor) for one in kept.sums]
-            else:
-                kept.sums = [self._received(one, 0) for one in kept.flats()]
-            kept.step()
-            self._to_all([laid(tensors) for tensors in kept.by_type()])
-        else:
-            payload = _packed(kept.state())
-            self._to_all([torch.tensor([payload.numel()]), payload], _REPLY)
-
-    def _received(self, like: Tensor, source: int) -> Tensor:
-        self.group.recv([like], source, _GRADIENTS).wait()
-        return like
-
-    def _summed(self, like: Tensor) -> Tensor:
-        """From all workers at once, added up in the order of ranks: the same in every run."""
-        parts = [torch.empty_like(like) for _ in range(self.num_workers)]
-        works = [self.group.recv([one], rank, _GRADIENTS) for rank, one in enumerate(parts)]
-        for work in works:
-            work.wait()
-        total = parts[0]
-        for part in parts[1:]:
-            total += part
-        return total
-
-    def _to_all(self, tensors: Sequence[Tensor], tag: int = _PARAMETERS) -> None:
-        works = [
-            self.group.send([tensor], rank, tag)
-            for tensor in tensors
-            for rank in range(self.num_workers)
-        ]
-        for work in works:
-            work.wait()
-
-
-class Kept:
-    """What a server keeps of one set of parameters."""
-
-    def __init__(self) -> None:
-        self.described: list[Described] = []
-        self.tensors: dict[int, Tensor] = {}
-        self.sums: list[Tensor] = []
-        self.optimizer: Any = None
-        self._kind = ""
-        self._groups: list[dict[str, Any]] = []
-        self._num_grouped = 0
-
-    def describe(self, news: dict[str, Any]) -> None:
-        """Which tensors have gradients, in the order in which they come."""
-        if "tensors" in news:
-            self.described = [Described(*one) for one in news["tensors"]]
-            for one in self.described:
-                made, known = one.made(), self.tensors.get(one.place)
-                if known is None or (known.shape, known.dtype) != (made.shape, made.dtype):
-                    self.tensors[one.place] = made.requires_grad_()
-
-    def by_type(self) -> list[list[Tensor]]:
-        """The tensors with gradients, in the lists in which they travel."""
-        return by_type(self.tensors[one.place] for one in self.described)
-
-    def flats(self) -> list[Tensor]:
-        """As much room as gradients need."""
-        return [_room(tensors) for tensors in self.by_type()]
-
-    def learn(self, news: dict[str, Any]) -> None:
-        """Take over what the script has set."""
-        with torch.no_grad():
-            for index, values in news.get("parameters", {}).items():
-                self.tensors[index].copy_(values)
-        if "groups" in news:
-            self._kind, self._groups = news["class"], news["groups"]
-        if "groups" in news or self._num_grouped != len(self.tensors):
-            self._regroup()
-        for index, state in news.get("state", {}).items():
-            self.optimizer.state[self.tensors[index]] = state
-
-    def _regroup(self) -> None:
-        """Settings have changed, or tensors have come that had no gradient before."""
-        self._num_grouped = len(self.tensors)
-        groups = [
-            {
-                **group,
-                "params": [self.tensors[one] for one in group["params"] if one in self.tensors],
-            }
-            for group in self._groups
-        ]
-        if self.optimizer is None:
-            first = next(group for group in groups if group["params"])
-            self.optimizer = getattr(torch.optim, self._kind)([dict(first)])
-        self.optimizer.param_groups = groups
-
-    def step(self) -> None:
-        """Step with the sums."""
-        for tensor in self.tensors.values():
-            set_grad(tensor, None)
-        for flat, tensors in zip(self.sums, self.by_type(), strict=True):
-            for tensor, piece in zip(tensors, _pieces(flat, tensors), strict=True):
-                set_grad(tensor, piece.clone())
-        self.optimizer.step()
-
-    def state(self) -> dict[int, Any]:
-        """The optimizer's state of each tensor, by its place in the set."""
-        if self.optimizer is None:
-            return {}
-        return {
-            index: self.optimizer.state[tensor]
-            for index, tensor in self.tensors.items()
-            if tensor in self.optimizer.state
-        }
-
-
-def _room(tensors: Sequence[Tensor]) -> Tensor:
-    """For tensors of one type, end to end."""
-    return tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
-
-
 def _plain(value: Any) -> Any:
     """Of an optimizer's settings: what tells whether they have changed, to the last bit."""
     if isinstance(value, Tensor):
@@ -489,19 +334,3 @@ def _plain(value: Any) -> Any:
 def _number(value: Any) -> Any:
     """A setting as it travels: numpy's numbers as Python's."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _pieces(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """What lies end to end, in the shapes of tensors."""
-    pieces = flat.split([tensor.numel() for tensor in tensors])
-    return [piece.view(one.shape) for piece, one in zip(pieces, tensors, strict=True)]
-
-
-def _packed(value: Any) -> Tensor:
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
-
-
-def _unpacked(payload: Tensor) -> Any:
-    return torch.load(io.BytesIO(payload.numpy().tobytes()), weights_only=True)

@@ -207,7 +207,7 @@ class ParameterServer(_base.Strategy):
 
         def serve(self, everyone: Group) -> None:
             """What a dedicated server does until the job ends."""
-            from reparto.strategies._dedicated import Server
+            from reparto.strategies._server import Server
 
             Server(everyone, everyone.size() - self.num_serving).run()
 
@@ -399,10 +399,20 @@ def assigned(sizes: Sequence[int], servers: Sequence[int]) -> list[int]:
 
 def shared(group: Group, value: Any, root: int) -> Any:
     """The root's value on every worker: tensors and numbers in dictionaries."""
-    buffer = io.BytesIO()
-    torch.save(value if group.rank() == root else None, buffer)
-    payload = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+    payload = packed(value if group.rank() == root else None)
     length = int(group.share(torch.tensor([payload.numel()]), root))
     payload = payload if group.rank() == root else torch.empty(length, dtype=torch.uint8)
     group.share(payload, root)
+    return unpacked(payload)
+
+
+def packed(value: Any) -> Tensor:
+    """Tensors and numbers in dictionaries and lists, as bytes."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+
+
+def unpacked(payload: Tensor) -> Any:
+    """What was packed."""
     return torch.load(io.BytesIO(payload.numpy().tobytes()), weights_only=True)
