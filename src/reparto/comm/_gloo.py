@@ -10,9 +10,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore, Store
+from torch._C._distributed_c10d import PrefixStore, Store, Work
 
 from reparto.comm._base import SUM, Group
+
+
+#: Tag of the messages of an exchange, which no strategy uses.
+_EXCHANGE = 1 << 20
 
 
 def own_address(peer: str, port: int) -> str:
@@ -24,6 +28,25 @@ def own_address(peer: str, port: int) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((peer, port))
         return str(probe.getsockname()[0])
+
+
+class _All(Work):
+    """Work that is done when all of it is."""
+
+    def __init__(self, works: list[Any]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Until it is done; a part of it may be waited for once only."""
+        limit = () if timeout is None else (timeout,)
+        while self._works:
+            self._works.pop(0).wait(*limit)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it is done."""
+        return all(work.is_completed() for work in self._works)
 
 
 class GlooGroup(Group):
@@ -75,6 +98,35 @@ class GlooGroup(Group):
         torch.sum(received.view(self.size(), -1), 0, out=output.view(-1))
         return work
 
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
+    ) -> Any:
+        """Parts to their owners.
+
+        Receives are posted first: gloo's own posts sends first, and then a line carries one
+        direction after the other, which takes twice as long.
+        """
+        if input.is_cuda:
+            return super().alltoall_base(output, input, output_sizes, input_sizes, opts)
+        me, count = self.rank(), self.size()
+        arriving = _parts(output, output_sizes, count)
+        leaving = _parts(input, input_sizes, count)
+        arriving[me].copy_(leaving[me])
+        others = [(me + step) % count for step in range(1, count)]
+        works = [
+            self.recv([arriving[peer]], peer, _EXCHANGE)
+            for peer in reversed(others)
+            if arriving[peer].numel()
+        ]
+        works += [
+            self.send([leaving[peer]], peer, _EXCHANGE) for peer in others if leaving[peer].numel()
+        ]
+        return _All(works)
+
     def beside(self, name: str) -> Group:
         """Another group of the same members."""
         return self._again(name=f"{self._name}/{name}")
+
+
+def _parts(flat: Tensor, sizes: Any, count: int) -> list[Tensor]:
+    return list(flat.split(list(sizes) if sizes else [len(flat) // count] * count))

@@ -47,6 +47,7 @@ class Meeting:
         self.slots: list[Any] = [None] * size
         self.mail: dict[tuple[int, int, int], list[Tensor]] = {}
         self.mail_changed = threading.Condition()
+        self.awaited: dict[tuple[int, int, int], list[_Coming]] = {}
         self._beside: dict[str, Meeting] = {}
 
     def beside(self, name: str) -> Meeting:
@@ -139,13 +140,7 @@ class _ThreadBackend:
         return Done()
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Any:
-        key = (src, self._rank, tag)
-        for tensor in tensors:
-            if not self.meeting.wait_for_mail(lambda: bool(self.meeting.mail.get(key))):
-                raise RuntimeError(f"nothing came from member {src}")
-            with self.meeting.mail_changed:
-                tensor.detach().copy_(self.meeting.mail[key].pop(0))
-        return Done()
+        return _Coming(self.meeting, tensors, (src, self._rank, tag))
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
         def sender() -> int | None:
@@ -158,12 +153,39 @@ class _ThreadBackend:
         src = sender()
         if src is None:
             raise RuntimeError("nothing came from any member")
-        self.recv(tensors, src, tag)
+        self.recv(tensors, src, tag).wait()
         return Done(src)
 
     def barrier(self, opts: Any) -> Any:
         self.meeting.exchange(self._rank, None)
         return Done()
+
+
+class _Coming(Work):
+    """Mail that is taken out of its box by whoever waits for it, in the order of asking."""
+
+    def __init__(self, meeting: Meeting, tensors: list[Tensor], key: tuple[int, int, int]) -> None:
+        super().__init__()
+        self._meeting, self._tensors, self._key = meeting, list(tensors), key
+        self._line = meeting.awaited.setdefault(key, [])
+        self._line.append(self)
+
+    def wait(self, timeout: Any = None) -> bool:
+        while self in self._line:
+            self._line[0]._take()
+            self._line.pop(0)
+        return True
+
+    def _take(self) -> None:
+        mail = self._meeting.mail
+        for tensor in self._tensors:
+            if not self._meeting.wait_for_mail(lambda: bool(mail.get(self._key))):
+                raise RuntimeError(f"nothing came from member {self._key[0]}")
+            with self._meeting.mail_changed:
+                tensor.detach().copy_(mail[self._key].pop(0))
+
+    def is_completed(self) -> bool:
+        return self not in self._line
 
 
 class ThreadGroup(Group):

@@ -110,8 +110,9 @@ def _exchange(group: Group, payload: Tensor) -> None:
 def _swap(group: Group, payload: Tensor) -> None:
     """To the next, and from the one before."""
     rank, size = group.rank(), group.size()
+    receiving = group.recv([torch.empty_like(payload)], (rank - 1) % size, 0)
     sending = group.send([payload], (rank + 1) % size, 0)
-    group.recv([torch.empty_like(payload)], (rank - 1) % size, 0).wait()
+    receiving.wait()
     sending.wait()
 
 

@@ -165,12 +165,15 @@ class Gossip(_base.Strategy):
         part.put(mine)
 
     def _swapped(self, mine: Tensor, peers: Sequence[int]) -> list[Tensor]:
-        """Send to every neighbour, and what they sent."""
+        """Send to every neighbour, and what they sent.
+
+        Receives are posted first: else gloo sends one direction after the other.
+        """
         found = [torch.empty_like(mine) for _ in peers]
-        works = [self.group.send([mine], peer, 0) for peer in peers]
-        works += [
+        works = [
             self.group.recv([theirs], peer, 0) for theirs, peer in zip(found, peers, strict=True)
         ]
+        works += [self.group.send([mine], peer, 0) for peer in peers]
         for work in works:
             work.wait()
         return found

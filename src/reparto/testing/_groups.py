@@ -186,6 +186,23 @@ class GroupContract:
 
         assert self.run(make_group, work)[0] == {1: 1.0, 2: 2.0}
 
+    def test_who_receives_first_and_then_sends_gets_everything_in_order(
+        self, make_group: MakeGroup
+    ) -> None:
+        def work(group: Group) -> Any:
+            after, before = (group.rank() + 1) % 3, (group.rank() - 1) % 3
+            found = [torch.empty(300_000) for _ in range(2)]
+            receiving = [group.recv([one], before, 3) for one in found]
+            sent = [torch.full((300_000,), 10.0 * group.rank() + turn) for turn in range(2)]
+            sending = [group.send([one], after, 3) for one in sent]
+            for one in (*reversed(receiving), *sending):
+                one.wait()
+            return [one.unique().tolist() for one in found]
+
+        assert self.run(make_group, work) == [
+            [[20.0], [21.0]], [[0.0], [1.0]], [[10.0], [11.0]],
+        ]  # fmt: skip
+
     def test_several_operations_may_be_under_way(self, make_group: MakeGroup) -> None:
         def work(group: Group) -> Any:
             tensors = [torch.full((1000,), float(number)) for number in range(4)]
