@@ -112,7 +112,9 @@ def measure(site: _planning.Site, one: Prediction, is_unlike: bool) -> Json:
     every = _planning._steps_a_round(one.strategy)
     wanted = max(LEAST_STEPS, min(400, int(RUN_S / one.step_s)))
     is_balanced = is_unlike and BALANCED_AFTER * one.step_s < BALANCING_S
-    skip = BALANCED_AFTER if is_balanced else _planning.WARM_UP
+    skip = max(
+        BALANCED_AFTER if is_balanced else 0, _planning.untimed(one.strategy, one.num_workers)
+    )
     steps = skip + every * -(-wanted // every)
     clock = Ended(every, skip)
     result = site.execute(plan, Options(steps=steps), clock)

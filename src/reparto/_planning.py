@@ -276,7 +276,8 @@ def _tried(site: Site, found: Survey, first: Forecast) -> tuple[Trial, ...]:
     best = sorted(allowed, key=lambda one: -one.samples_per_s)[:2]
     trials: list[Trial] = []
     for one in best:
-        expected_s = found.startup_s + 4.0 + one.step_s * _steps_of_trial(one)
+        num_steps = untimed(one.strategy, one.num_workers) + _steps_of_trial(one)
+        expected_s = found.startup_s + 4.0 + one.step_s * num_steps
         if site.spent_s + expected_s > LIMIT_S:
             site.tell(f"no time to try {one.label} on {one.num_workers} workers")
             continue
@@ -288,8 +289,9 @@ def _tried(site: Site, found: Survey, first: Forecast) -> tuple[Trial, ...]:
 
 def _trial(site: Site, one: Prediction) -> Trial | None:
     plan = site.plan(_steady(one.strategy), one.num_workers)
-    clock = _Clock(_steps_a_round(one.strategy))
-    result = site.execute(plan, Options(steps=WARM_UP + _steps_of_trial(one)), clock)
+    skip = untimed(one.strategy, one.num_workers)
+    clock = _Clock(_steps_a_round(one.strategy), skip)
+    result = site.execute(plan, Options(steps=skip + _steps_of_trial(one)), clock)
     if result.failure is not None or clock.step_s is None:
         site.tell(f"{one.label} on {one.num_workers} workers could not be tried")
         return None
@@ -309,7 +311,7 @@ class _Clock(Watcher):
         skip: Steps that are not timed: the first ones set up everything.
     """
 
-    def __init__(self, steps_a_round: int, skip: int = WARM_UP) -> None:
+    def __init__(self, steps_a_round: int, skip: int) -> None:
         self._round, self._skip = steps_a_round, skip
         self._records: list[StepRecord] = []
         self.step_s: float | None = None
@@ -325,6 +327,20 @@ class _Clock(Watcher):
             last = (whole or later)[-1]
             self.num_steps = last.step - first.step
             self.step_s = (last.time_s - first.time_s) / self.num_steps
+
+
+def untimed(strategy: StrategyConfig, num_workers: int) -> int:
+    """Steps before anything is timed.
+
+    Where nobody waits, the first worker is ahead until it may not be any further; from then on
+    it goes at the pace of the slowest.
+    """
+    from reparto.strategies import from_spec
+
+    config = from_spec(strategy).settled
+    lead = getattr(config, "lead", None)
+    is_held = lead is not None and not getattr(config, "waits", True)
+    return WARM_UP + (int(lead(num_workers)) if is_held and lead is not None else 0)
 
 
 def _steps_a_round(strategy: StrategyConfig) -> int:

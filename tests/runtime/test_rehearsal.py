@@ -39,7 +39,7 @@ def played(wanted, size=2, until_s=30.0, rate=None, **given):
         made = iter(meetings[1:])
         stage = Stage(
             group,
-            given.get("slices", slices()),
+            given["each"][group.rank()] if "each" in given else given.get("slices", slices()),
             PROFILE,
             [owner()],
             rate,
@@ -53,11 +53,10 @@ def played(wanted, size=2, until_s=30.0, rate=None, **given):
     )
 
 
-def test_every_candidate_but_sharded_is_played_and_all_agree():
+def test_every_candidate_is_played_and_all_agree():
     wanted = [one.strategy for one in candidates(relaxed=True)]
     first, *others = played(wanted)
-    told = [(one.strategy, one.step_s) for one in first]
-    assert len(told) == len(wanted) - 1, "sharded talks in the script's forward pass"
+    assert len(first) == len(wanted)
     assert all([(one.strategy, one.num_steps) for one in other] ==
                [(one.strategy, one.num_steps) for one in first] for other in others)  # fmt: skip
     assert all(one.num_steps >= 4 and one.num_workers == 2 for one in first)
@@ -84,6 +83,37 @@ def test_nothing_is_played_when_time_is_up_or_somebody_knows_nothing():
     wanted = [StrategyConfig(kind="all-reduce")]
     assert played(wanted, until_s=-1.0) == [[], []]
     assert played(wanted, slices=[]) == [[], []]
+
+
+def test_what_is_the_same_after_its_beginning_is_played_once():
+    own = {"batch": "worker"}
+    kinds = ("local-sgd", "post-local-sgd", "all-reduce", "switch")
+    wanted = [StrategyConfig(kind=kind, settings=own) for kind in kinds]
+    told = {one.strategy.kind: one.step_s for one in played(wanted)[0]}
+    assert told["post-local-sgd"] == told["local-sgd"]
+    assert told["switch"] == told["all-reduce"] != told["local-sgd"]
+
+
+def test_slices_in_proportion_are_not_the_same_as_equal_ones():
+    own = {"batch": "worker"}
+    wanted = [StrategyConfig(kind=kind, settings=own) for kind in ("all-reduce", "switch")]
+    unlike = [slices(), slices(step_s=0.012)]
+    told = {one.strategy.kind: one.step_s for one in played(wanted, each=unlike)[0]}
+    assert told["switch"] != told["all-reduce"]
+
+
+def test_a_server_that_does_not_wait_is_as_slow_as_its_slowest_worker():
+    stale = StrategyConfig(kind="parameter-server", settings={"mode": "stale", "batch": "worker"})
+    (told,) = played([stale], each=[slices(), slices(step_s=0.04)])[0]
+    assert told.step_s > 0.035
+
+
+def test_a_part_of_long_computing_is_played_and_the_rest_added():
+    wanted = [StrategyConfig(kind="local-sgd")]
+    began = time.perf_counter()
+    (told,) = played(wanted, slices=slices(step_s=2.0))[0]  # a second for half of the rows
+    assert time.perf_counter() - began < 10 < told.num_steps * told.step_s
+    assert 0.85 < told.step_s < 2.0
 
 
 @pytest.mark.alone

@@ -14,7 +14,6 @@ from torch._C._distributed_c10d import PrefixStore, Store, Work
 
 from reparto.comm._base import SUM, Group
 
-
 #: Tag of the messages of an exchange, which no strategy uses.
 _EXCHANGE = 1 << 20
 

@@ -106,10 +106,8 @@ def predict(
     rehearsal = _seen(survey.rehearsals, strategy, num_workers)
     if trial is not None:
         step_s = trial.step_s
-    elif rehearsal is not None and getattr(config, "waits", True):
+    elif rehearsal is not None:
         step_s = rehearsal.step_s
-    elif rehearsal is not None:  # too short for those ahead to be held back
-        step_s = max(rehearsal.step_s, step.compute_s)
     else:
         step = _calibrated(step, survey, config.computes_apart, num_workers)
         step_s = step.seconds

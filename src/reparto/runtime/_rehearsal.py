@@ -6,13 +6,15 @@ Adding up what computing, packing and talking take one by one misses what they d
 workers that meet often wait for whoever is held up just then, a server's work takes its time from
 its own worker, a line is shared. So each candidate's own code runs for some steps over the group
 that it would have, on tensors shaped like the script's. In the place of the script stand products
-of matrices that take as much processor time; so no candidate needs a start of its own.
+of matrices that take as much processor time; so no candidate needs a start of its own. Where a
+step computes for much longer than it talks, a part of the computing is played, and the rest added.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +34,11 @@ from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyC
 #: Steps that are timed, and for about how long; a round that takes longer than the last is not
 #: played.
 LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 4.0
+#: A step computes for so long at least, and for so many times as long as lines are busy, if the
+#: script's does: what travels behind the computing is to be hidden there.
+LEAST_COMPUTING_S, TIMES_TALKING = 0.15, 4.0
+#: What lines carry at most, where no limit is known.
+_FAST_BITS_PER_S = 1e9
 #: Numbers that travel of each slice; slices of a worker at most.
 _FIELDS, _MOST_SLICES = 6, 12
 _SIDE = 192
@@ -111,13 +118,15 @@ class Stage:
         found: list[Rehearsal] = []
         if not all(self.everyone):
             return found  # of somebody nothing is known
+        known: dict[Any, tuple[float, int] | None] = {}
         for candidate in sorted(candidates, key=_telling):
-            if not self._is_agreed(time.perf_counter() < until):
-                break
-            config = _steady(candidate)
-            if not self._is_short(config):
-                continue
-            seconds = self._played(config)
+            config = strategies.from_spec(candidate).settled
+            alike = self._alike(config)
+            if alike not in known:
+                if not self._is_agreed(time.perf_counter() < until):
+                    break
+                known[alike] = self._played(config) if self._is_short(config) else None
+            seconds = known[alike]
             if seconds is not None:
                 found.append(
                     Rehearsal(
@@ -128,6 +137,13 @@ class Stage:
                     )
                 )
         return found
+
+    def _alike(self, config: strategies.Config) -> Any:
+        """The same for settings whose steps are the same."""
+        if isinstance(config, strategies.Shared):
+            plain = dataclasses.replace(config, balance="even")
+            return plain, tuple(self._shared(config)[1])
+        return config
 
     def _is_agreed(self, mine: bool) -> bool:
         """What the first member says."""
@@ -140,17 +156,30 @@ class Stage:
             config.check(size)
         except UsageError:
             return False
-        if isinstance(config, strategies.Sharded.Config) or config.num_serving:
-            return False  # one talks in the script's forward pass; the other needs servers
+        if config.num_serving:
+            return False  # it needs workers that serve
+        every = max(1, int(getattr(config, "sync_every", 1)))
+        return self._line_s(config) + every * self._part(config) * self._slowest_s(config) < (
+            LONGEST_S
+        )
+
+    def _line_s(self, config: strategies.Config) -> float:
+        """How long the busiest line carries what belongs to a step."""
+        size = self.group.size()
         hosts = tuple(Host(name=str(rank)) for rank in range(size))
         messages = config.traffic(self.profile, Cluster(hosts=hosts))
         sent = sum(
             one.wire_bytes(size) / one.every * (size if one.pattern in ("push", "pull") else 1)
             for one in messages
         )
-        line_s = 8 * sent / self.rate_bits_per_s if self.rate_bits_per_s else 0.0
-        every = max(1, int(getattr(config, "sync_every", 1)))
-        return line_s + every * self._slowest_s(config) < LONGEST_S
+        return 8 * sent / (self.rate_bits_per_s or _FAST_BITS_PER_S)
+
+    def _part(self, config: strategies.Config) -> float:
+        """How much of the computing is played."""
+        rounds = max(1, int(getattr(config, "sync_every", 1)))
+        talking_s = self._line_s(config) * (rounds if getattr(config, "overlap", 0) else 1)
+        least_s = max(LEAST_COMPUTING_S, TIMES_TALKING * talking_s)
+        return min(1.0, least_s / max(self._slowest_s(config), 1e-9))
 
     def _slowest_s(self, config: strategies.Config) -> float:
         """How long the slowest member computes in a step."""
@@ -175,13 +204,15 @@ class Stage:
         try:
             if not self._all_agree(is_good):
                 return None
-            first_s = self._timed(config, actors, 1)  # sets up everything
+            part = self._part(config)
+            first_s = self._timed(config, actors, 1, part)  # sets up everything
             wanted = max(LEAST_STEPS, int(TIMED_S / max(first_s, 1e-4)))
             rounds = math.ceil(min(wanted, 100) / every)
             if first_s * every * rounds > LONGEST_S:
                 rounds = max(1, int(LONGEST_S / (first_s * every)))
             steps = every * rounds
-            return self._timed(config, actors, steps), steps
+            rest_s = (1 - part) * self._slowest_s(config)
+            return rest_s + self._timed(config, actors, steps, part), steps
         finally:
             with contextlib.suppress(Exception):
                 strategy.finish()
@@ -189,13 +220,17 @@ class Stage:
     def _all_agree(self, mine: bool) -> bool:
         return float(self.group.reduced(torch.tensor([float(not mine)]), MAX)) == 0.0
 
-    def _timed(self, config: strategies.Config, actors: list[_Actor], steps: int) -> float:
+    def _timed(
+        self, config: strategies.Config, actors: list[_Actor], steps: int, part: float
+    ) -> float:
+        """Seconds of a step, as the slowest member sees it: others may only be so far ahead."""
         speeds, everyones = self._shared(config)
         pace, rows = speeds[self.group.rank()], everyones[self.group.rank()]
         load_s = 0.0
         if self.profile.loads_whole and config.batches_a_step(2) > 1:
             load_s = (self.group.size() - 1) * self.profile.load_s
-        spent_s = self.work.of(pace, rows) + load_s - sum(actor.update_s for actor in actors)
+        update_s = sum(actor.update_s for actor in actors)
+        spent_s = part * self.work.of(pace, rows) + load_s - update_s
         # The same on every member: whoever meets more often would wait in vain.
         num_meetings = round(max(one.num_meetings for one in speeds))
         self.group.barrier().wait()
@@ -203,33 +238,33 @@ class Stage:
         for _ in range(steps):
             self._step(actors, spent_s, num_meetings)
         took_s = time.perf_counter() - began
-        if getattr(config, "waits", True):
-            return float(self.group.reduced(torch.tensor([took_s]), MAX)) / steps
-        return float(self.group.share(torch.tensor([took_s]))) / steps  # as the first one sees it
+        return float(self.group.reduced(torch.tensor([took_s]), MAX)) / steps
 
     def _step(self, actors: list[_Actor], spent_s: float, num_meetings: int) -> None:
         """Forward and backward, with half of the meetings each, then the optimizers' steps."""
         forward_s = min(0.9, max(0.1, self.profile.forward_fraction)) * spent_s
-        backward_s = spent_s - forward_s
-        early = (num_meetings + 1) // 2
-        self.work.do(forward_s / (early + 1))
-        for _ in range(early):
-            self._meet()
-            self.work.do(forward_s / (early + 1))
         count = sum(len(actor.parameters.tensors) for actor in actors)
-        late = num_meetings - early
-        number = 0
+        early = (num_meetings + 1) // 2
+        forward = self._pieces(forward_s, count, early)
+        for actor in actors:
+            actor.forward(forward)
+        backward = self._pieces(spent_s - forward_s, count, num_meetings - early)
+        for actor in actors:
+            actor.backward(backward)
+            actor.step()
+
+    def _pieces(self, seconds: float, count: int, num_meetings: int) -> Callable[[], None]:
+        """A piece of the work, for each of so many calls, and of the meetings."""
+        numbers = itertools.count(1)
 
         def work() -> None:
-            nonlocal number
-            number += 1
-            self.work.do(backward_s / max(1, count))
-            for _ in range(number * late // count - (number - 1) * late // count):
+            number = next(numbers)
+            self.work.do(seconds / max(1, count))
+            due = number * num_meetings // count - (number - 1) * num_meetings // count
+            for _ in range(due):
                 self._meet()
 
-        for actor in actors:
-            actor.backward(work)
-            actor.step()
+        return work
 
     def _meet(self) -> None:
         self.group.sum(torch.zeros(64))
@@ -258,6 +293,7 @@ class _Actor:
         self.parameters.loss_ref = lambda: 1.0 / (1 + self.num_steps)  # it falls
         self.update_s = self._update_s()
         self.strategy = strategy
+        strategy.adopt(self.parameters)
         strategy.start(self.parameters)
 
     def _update_s(self) -> float:
@@ -273,6 +309,12 @@ class _Actor:
                 self.optimizer.step()
             found.append(time.process_time() - began)
         return sorted(found)[1]
+
+    def forward(self, work: Callable[[], None]) -> None:
+        """Parameters are looked at one after the other."""
+        for tensor in self.parameters.tensors:
+            self.strategy.whole(tensor)
+            work()
 
     def backward(self, work: Callable[[], None]) -> None:
         """Gradients come one after the other, the last layer's first."""
@@ -302,14 +344,6 @@ def _telling(candidate: StrategyConfig) -> tuple[bool, int, bool]:
     is_special = "compressor" in settings or "mode" in settings
     rank = _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
     return is_special, rank, "batch" in settings
-
-
-def _steady(candidate: StrategyConfig) -> strategies.Config:
-    """As it is after its beginning; a switch as it is before it fires."""
-    config = strategies.from_spec(candidate)
-    if hasattr(config, "begin_after") and not isinstance(config, strategies.Switch.Config):
-        return dataclasses.replace(config, begin_after=0)  # type: ignore[call-arg]
-    return config
 
 
 def _gathered(group: Group, slices: Sequence[SliceTime]) -> list[list[SliceTime]]:

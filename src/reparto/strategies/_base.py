@@ -71,6 +71,11 @@ class Config(ABC):
         """Whether the training is the sequential one."""
         return not self.changes
 
+    @property
+    def settled(self) -> Config:
+        """What its steps are like after its beginning; a switch's as long as it has not fired."""
+        return self
+
     def check(self, num_workers: int) -> None:
         """Refuse settings that do not suit so many workers.
 

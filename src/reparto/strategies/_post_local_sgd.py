@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from reparto.comm import Group
@@ -31,6 +31,12 @@ class PostLocalSGD(LocalSGD):
             super().__post_init__()
             if self.begin_after < 0:
                 raise UsageError("begin_after is negative", remedy="give 0 or more steps")
+
+        @property
+        def settled(self) -> LocalSGD.Config:
+            """Local SGD."""
+            kept = {field.name: getattr(self, field.name) for field in fields(LocalSGD.Config)}
+            return LocalSGD.Config(**kept)
 
         def build(self, group: Group) -> PostLocalSGD:
             """The live strategy."""

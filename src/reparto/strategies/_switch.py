@@ -80,6 +80,12 @@ class Switch(Strategy):
             return f"when the loss has flattened, {self.afterwards.changes}"
 
         @property
+        def settled(self) -> AllReduce.Config:
+            """All-reduce, of which nobody looks at speeds."""
+            balance = "even" if self.balance == "auto" else self.balance
+            return AllReduce.Config(batch=self.batch, rate=self.rate, balance=balance)
+
+        @property
         def computes_apart(self) -> bool:
             """Not before it fires, and nobody knows when that will be."""
             return False
