@@ -7,6 +7,7 @@ the best two   five real steps each, if there is time ────────�
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from reparto._execution import Watcher, execute
 from reparto.engines import Engine
 from reparto.errors import EngineError
+from reparto.measure import UsageSampler
 from reparto.plan import choose, place, plan_run
 from reparto.plan._candidates import Candidate, candidates
 from reparto.spec import (
@@ -52,6 +54,9 @@ TRIAL_STEPS, MOST_TRIAL_STEPS = 5, 200
 TRIAL_S = 1.5
 #: Steps before anything is timed.
 WARM_UP = 2
+#: Before anything is measured, this machine is listened to: so long, and whether others use more
+#: than that part of it.
+LISTEN_S, BUSY_SHARE = 0.3, 0.25
 #: A phase of computing may take so long, and so much is left for trials.
 PHASE_S, TRIALS_S = 2.4, 9.0
 
@@ -145,6 +150,9 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         EngineError: If the script fails while it is measured.
     """
     plan = site.plan(StrategyConfig(kind="single"), 1)
+    notes = _disturbed(site.engine)
+    for note in notes:
+        site.tell(note)
     site.tell("measuring the script as it is, in one process")
     single = _asked(site, plan, SurveyRequest(seconds=PHASE_S))[0]
     if single.alone is None:
@@ -164,6 +172,7 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         startup_s=single.startup_s,
         num_steps=site.job.options.steps or single.num_steps,
         took_s=site.spent_s,
+        notes=notes,
     )
     if not counts:
         return found
@@ -191,6 +200,22 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         costs=tuple(cost for worker in told for cost in worker.costs),
         rehearsals=tuple(one for worker in told for one in worker.rehearsals),
         took_s=site.spent_s,
+    )
+
+
+def _disturbed(engine: Engine) -> tuple[str, ...]:
+    """Whether other programs keep this machine busy, in words."""
+    if engine.kind != "local":
+        return ()  # workers may run anywhere
+    with contextlib.closing(UsageSampler()) as sampler:
+        time.sleep(LISTEN_S)
+        sample = sampler.take()
+    if sample.cpu_cores < BUSY_SHARE * sample.cpu_limit_cores:
+        return ()
+    return (
+        f"other programs used {sample.cpu_cores:.1f} of this machine's "
+        f"{sample.cpu_limit_cores:g} cores when measuring began: what is predicted here may be "
+        "far off; plan again when it is idle",
     )
 
 

@@ -112,7 +112,7 @@ def test_a_part_of_long_computing_is_played_and_the_rest_added():
     wanted = [StrategyConfig(kind="local-sgd")]
     began = time.perf_counter()
     (told,) = played(wanted, slices=slices(step_s=2.0))[0]  # a second for half of the rows
-    assert time.perf_counter() - began < 10 < told.num_steps * told.step_s
+    assert time.perf_counter() - began < told.num_steps * told.step_s
     assert 0.85 < told.step_s < 2.0
 
 

@@ -34,8 +34,8 @@ from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyC
 #: Steps that are timed, and for about how long; a round that takes longer than the last is not
 #: played.
 LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 4.0
-#: A step computes for so long at least, and for so many times as long as lines are busy, if the
-#: script's does: what travels behind the computing is to be hidden there.
+#: A step, or a round, computes for so long at least, and for so many times as long as lines are
+#: busy, if the script's does: what travels behind the computing is to be hidden there.
 LEAST_COMPUTING_S, TIMES_TALKING = 0.15, 4.0
 #: What lines carry at most, where no limit is known.
 _FAST_BITS_PER_S = 1e9
@@ -176,9 +176,12 @@ class Stage:
 
     def _part(self, config: strategies.Config) -> float:
         """How much of the computing is played."""
-        rounds = max(1, int(getattr(config, "sync_every", 1)))
-        talking_s = self._line_s(config) * (rounds if getattr(config, "overlap", 0) else 1)
-        least_s = max(LEAST_COMPUTING_S, TIMES_TALKING * talking_s)
+        every = max(1, int(getattr(config, "sync_every", 1)))
+        line_s = self._line_s(config)
+        if getattr(config, "overlap", 0):  # a round's messages travel behind some of its steps
+            least_s = max(LEAST_COMPUTING_S, TIMES_TALKING * every * line_s)
+        else:
+            least_s = max(LEAST_COMPUTING_S / every, TIMES_TALKING * line_s)
         return min(1.0, least_s / max(self._slowest_s(config), 1e-9))
 
     def _slowest_s(self, config: strategies.Config) -> float:
