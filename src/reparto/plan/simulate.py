@@ -4,6 +4,7 @@
                                   └─ who waits for a server   ─► events, on a heap  ─┴─► Simulation
 
 What a step takes comes from `costs`: without jitter, stragglers and failures both tell the same.
+Where steps were played or tried on as many workers, the simulation without trouble takes as long.
 Not part of the package's public list: it brings torch, since strategies tell their traffic
 themselves.
 """
@@ -30,6 +31,8 @@ from reparto.strategies._gossip import distances
 
 #: Points of the curve.
 MILESTONES = 100
+#: So many steps without trouble tell what a step takes.
+USUAL_STEPS = 200
 #: Who had to make so many times the steps that were wanted never comes to an end.
 MOST_TIMES = 20
 
@@ -83,10 +86,13 @@ def simulate(
         seed=seed,
     )
     _check(trouble, survey, num_workers, steps)
-    expected = dataclasses.replace(survey, rehearsals=(), trials=())
-    prediction = costs.predict(expected, strategy, num_workers, label)
-    way = _way(expected, strategy, num_workers)
-    course = way.served(steps, trouble) if way.is_served else way.together(steps, trouble)
+    prediction = costs.predict(survey, strategy, num_workers, label)
+    way = _way(survey, strategy, num_workers)
+    seen = (*survey.rehearsals, *survey.trials)
+    if any(one.num_workers == num_workers for one in seen):
+        usual = way.course(USUAL_STEPS, Trouble(jitter=jitter, seed=seed))
+        way = way.scaled(prediction.step_s * len(usual.ends) / usual.total_s)
+    course = way.course(steps, trouble)
     mean_s = course.total_s / len(course.ends) if course.ends else math.inf
     durations = np.diff([0.0, *course.ends]) if course.ends else np.array([math.inf])
     spent, all_s = course.spent, course.spent.total or 1.0
@@ -156,6 +162,27 @@ class _Way:
     line_s: float = 0.0
     alone_s: float = 0.0
     is_served: bool = False
+
+    def scaled(self, factor: float) -> _Way:
+        """All of it takes so many times as long."""
+        work = dataclasses.replace(
+            self.work,
+            compute_s=factor * self.work.compute_s,
+            pack_s=factor * self.work.pack_s,
+            talks=tuple(
+                dataclasses.replace(
+                    one, seconds=factor * one.seconds, taken_s=factor * one.taken_s
+                )
+                for one in self.work.talks
+            ),
+        )
+        return dataclasses.replace(
+            self, work=work, line_s=factor * self.line_s, alone_s=factor * self.alone_s
+        )
+
+    def course(self, steps: int, trouble: Trouble) -> _Course:
+        """Simulate it."""
+        return self.served(steps, trouble) if self.is_served else self.together(steps, trouble)
 
     def together(self, steps: int, trouble: Trouble) -> _Course:
         """Simulate workers that wait for each other."""
