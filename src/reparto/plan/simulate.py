@@ -11,10 +11,9 @@ themselves.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -165,20 +164,16 @@ class _Way:
 
     def scaled(self, factor: float) -> _Way:
         """All of it takes so many times as long."""
-        work = dataclasses.replace(
+        work = replace(
             self.work,
             compute_s=factor * self.work.compute_s,
             pack_s=factor * self.work.pack_s,
             talks=tuple(
-                dataclasses.replace(
-                    one, seconds=factor * one.seconds, taken_s=factor * one.taken_s
-                )
+                replace(one, seconds=factor * one.seconds, taken_s=factor * one.taken_s)
                 for one in self.work.talks
             ),
         )
-        return dataclasses.replace(
-            self, work=work, line_s=factor * self.line_s, alone_s=factor * self.alone_s
-        )
+        return replace(self, work=work, line_s=factor * self.line_s, alone_s=factor * self.alone_s)
 
     def course(self, steps: int, trouble: Trouble) -> _Course:
         """Simulate it."""
@@ -193,7 +188,7 @@ class _Way:
         ends: list[float] = []
         saved = 0
         for factors in noise.steps():
-            before, began = dataclasses.replace(clocks.spent), clocks.at
+            before, began = replace(clocks.spent), clocks.at
             clocks.step(len(ends), factors)
             if len(ends) == steps - 1:
                 clocks.finish()
