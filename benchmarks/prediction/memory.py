@@ -46,7 +46,7 @@ def fitted(model: str, memory: str) -> list[dict[str, Any]]:
             "measured_bytes": fit["peak_bytes"] - fit["idle_bytes"],
             "crashes": sum(not point["fits"] for point in fit["points"]),
         }
-        for fit in document.get("result", document)["devices"]
+        for fit in document["fit"]["devices"]
     ]
 
 

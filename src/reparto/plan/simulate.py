@@ -87,8 +87,8 @@ def simulate(
     _check(trouble, survey, num_workers, steps)
     prediction = costs.predict(survey, strategy, num_workers, label)
     way = _way(survey, strategy, num_workers)
-    seen = (*survey.rehearsals, *survey.trials)
-    if any(one.num_workers == num_workers for one in seen):
+    played = {one.num_workers for one in survey.rehearsals}
+    if num_workers in played | {one.num_workers for one in survey.trials}:
         usual = way.course(USUAL_STEPS, Trouble(jitter=jitter, seed=seed))
         way = way.scaled(prediction.step_s * len(usual.ends) / usual.total_s)
     course = way.course(steps, trouble)
