@@ -59,6 +59,15 @@ def add_engine(parser: argparse.ArgumentParser, kinds: str = "local (default) or
     )
 
 
+def add_hosts(parser: argparse.ArgumentParser) -> None:
+    """Add ``--hosts``: workers of the local engine on hosts that a command enters."""
+    parser.add_argument(
+        "--hosts",
+        metavar="hosts.toml",
+        help="hosts that a command enters from here, such as network namespaces",
+    )
+
+
 def add_strategy(parser: argparse.ArgumentParser) -> None:
     """Add ``--strategy`` and ``--set``: how workers agree."""
     add = parser.add_argument

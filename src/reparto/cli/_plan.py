@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reparto.cli import COMMANDS
-from reparto.cli._arguments import add_engine, add_json, add_script, count, job_of, new_parser
+from reparto.cli._arguments import (
+    add_engine,
+    add_hosts,
+    add_json,
+    add_script,
+    count,
+    job_of,
+    new_parser,
+)
 
 if TYPE_CHECKING:
     from reparto.spec import Cluster, Forecast, Wish
@@ -36,6 +44,7 @@ def add_parser(subparsers: Any) -> None:
         help="numbers of workers to weigh; default: half and all of the cores or GPUs",
     )
     add_engine(parser)
+    add_hosts(parser)
     add("--lab", metavar="lab.toml", help="plan for a lab: one that is up, or as long as it takes")
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
     add("--steps", type=count, metavar="K", help="of the whole script, where it cannot be told")
@@ -127,9 +136,14 @@ def _wish(args: argparse.Namespace) -> Wish:
 
 
 def _hosts(args: argparse.Namespace) -> AbstractContextManager[Cluster | None]:
-    """The hosts of a lab, while they are needed; those of the engine else."""
+    """The hosts of a lab, while they are needed, or of a file; those of the engine else."""
+    from reparto.cli._hosts_file import hosts_of
+    from reparto.errors import UsageError
+
     if not args.lab:
-        return nullcontext()
+        return nullcontext(hosts_of(args))
+    if args.hosts:
+        raise UsageError("--hosts and --lab both name hosts", remedy="leave out one")
     from reparto import lab as labs
     from reparto.cli._lab import standing_cluster
 

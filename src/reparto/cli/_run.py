@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
 from reparto.cli._arguments import (
     add_engine,
+    add_hosts,
     add_json,
     add_script,
     add_strategy,
@@ -42,6 +43,7 @@ def add_parser(subparsers: Any) -> None:
         "local, peers or ray; default: peers where TF_CONFIG names hosts, else local",
     )
     parser.set_defaults(engine="")  # not given: TF_CONFIG may have a say
+    add_hosts(parser)
     add_training(parser)
     parser.add_argument(
         "--no-probe", action="store_true", help="do not check the first step for equality"
@@ -76,7 +78,18 @@ def add_training(parser: argparse.ArgumentParser, *, threads: str = "cores / wor
 
 def command(args: argparse.Namespace) -> int:
     """Run the job that the arguments describe."""
-    return train(args) if _takes_part(args) else 0
+    from reparto.cli._hosts_file import hosts_of
+    from reparto.cli._screen import Screen
+    from reparto.errors import UsageError
+
+    if not _takes_part(args):
+        return 0
+    try:
+        cluster = hosts_of(args)
+    except UsageError as error:
+        Screen(json_target=args.json).write_error(error)
+        raise
+    return train(args, cluster)
 
 
 def _takes_part(args: argparse.Namespace) -> bool:
