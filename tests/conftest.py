@@ -1,5 +1,6 @@
 """Shared by the tests that run the command `reparto` as people do: in a process of its own."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -107,7 +108,8 @@ def cli(tmp_path):
     cli = Cli(folder)
     yield cli
     for pid in cli.running():  # a test that failed leaves nothing for the next one
-        os.kill(pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
 
 
 @pytest.fixture
