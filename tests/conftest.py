@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+#: Of a command: what does not end by itself hangs.
+LIMIT_S = 200
+
 TRAIN = """\
 import sys
 import torch
@@ -62,7 +65,7 @@ class Cli:
     def run(self, *args):
         process = self.start(*args)
         try:
-            out, err = process.communicate(timeout=100)
+            out, err = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -76,7 +79,7 @@ class Cli:
             env=self.env,
             text=True,
             capture_output=True,
-            timeout=100,
+            timeout=LIMIT_S,
         )
 
     def running(self):
@@ -92,7 +95,7 @@ class Cli:
                 found.append(int(path.name))
         return found
 
-    def seconds_until_gone(self, limit_s=10.0):
+    def seconds_until_gone(self, limit_s=60.0):
         """How long it takes until nothing runs that carries the mark."""
         begin = time.monotonic()
         while self.running():
