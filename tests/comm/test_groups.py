@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 import torch.distributed as dist
+from tests.patience import free_port
 
 from reparto.comm import (
     CountingGroup,
@@ -18,7 +19,6 @@ from reparto.comm import (
     host_group,
 )
 from reparto.testing import GroupContract, run_members
-from tests.patience import free_port
 
 
 @pytest.fixture

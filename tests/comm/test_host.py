@@ -9,11 +9,11 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from tests.patience import free_port
 
 from reparto.comm import MAX, GlooGroup, HostGroup, _host, _memory, host_group
 from reparto.errors import DisagreementError
 from reparto.testing import run_members
-from tests.patience import free_port
 
 SIZE = 3
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from tests.patience import measured
 
 from reparto.comm import Departure, GlooGroup, Meeting, ThreadGroup, ThrottledGroup, Wire
 from reparto.comm._arrivals import Arrival, Arrivals
@@ -15,7 +16,6 @@ from reparto.measure.links import measure_links
 from reparto.runtime import _meeting
 from reparto.spec import Line, to_json
 from reparto.testing import GroupContract, run_members
-from tests.patience import measured
 
 FAST = Line(up_bits_per_s=1e10, down_bits_per_s=1e10, delay_s=1e-5, jitter_s=1e-6, loss=1e-6)
 SLOW = Line(up_bits_per_s=80e6, down_bits_per_s=80e6)  # ten megabytes a second

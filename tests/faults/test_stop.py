@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from tests.conftest import LIMIT_S
 
 from reparto._runs import running
 from reparto.runtime._stopping import Enough
@@ -63,7 +64,7 @@ STRATEGIES = {
 def test_checkpoint_holds_what_the_script_sees_at_its_last_step(cli, strategy):
     process = started(cli, *STRATEGIES[strategy])
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     (path,) = (cli.folder / "reparto-checkpoint").iterdir()
     state = torch.load(path)
@@ -84,7 +85,7 @@ def command(*words):
         [sys.executable, "-m", "reparto", "stop", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -99,7 +100,7 @@ def test_command_finds_lists_and_stops_a_run(cli):
     status, told, stderr = command(process.pid)
     assert status == 0, stderr
     assert "stopped" in told
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=60) == 130
     assert not [one for one in running() if one.pid == process.pid]
     process.stdout.close()
     process.stderr.close()
@@ -121,7 +122,7 @@ def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
     process = cli.start("run", "--strategy", "single", script)
     assert any(line.startswith("epoch 1") for line in process.stdout)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert (cli.folder / "seen.txt").read_text() == "yes"
 
 
