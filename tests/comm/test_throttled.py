@@ -191,7 +191,7 @@ def test_a_distant_sender_holds_up_no_near_one():
 
 def test_messages_of_one_sender_keep_their_order_whatever_the_jitter():
     wire = Wire(Line())
-    late, soon = (Departure(time.time(), 0.0, 0.0, travel_s) for travel_s in (0.2, 0.0))
+    late, soon = (Departure(time.time(), 0.0, 0.0, travel_s) for travel_s in (1.5, 0.0))
     arrivals = Arrivals(None, None, wire)
     arrivals._kept = [Arrival(1, late, ["a"]), Arrival(1, soon, ["b"]), Arrival(2, soon, ["c"])]
     arrivals._is_reading = True
