@@ -1,7 +1,9 @@
 """``reparto stop``: all workers end after the same step, and what was trained is kept."""
 
+import fcntl
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -10,9 +12,9 @@ import pytest
 import torch
 from tests.conftest import LIMIT_S
 
-from reparto._runs import running
+from reparto._runs import listed, running
 from reparto.runtime._stopping import Enough
-from reparto.spec import Options
+from reparto.spec import Job, Options
 
 pytestmark = pytest.mark.alone
 
@@ -121,6 +123,21 @@ def test_command_names_what_is_under_way_when_there_is_no_such_run(cli, monkeypa
     status, _, stderr = command("nowhere.py")
     assert status == 2
     assert "no run" in stderr
+
+
+def test_run_is_listed_though_somebody_took_its_file_for_left_over(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    flock, looked = fcntl.flock, []
+
+    def late(file, how):
+        if how == fcntl.LOCK_EX and not looked:
+            looked.append(running())  # it is not locked yet
+        flock(file, how)
+
+    monkeypatch.setattr("reparto._runs.fcntl.flock", late)
+    with listed(Job(script="train.py")):
+        assert [one.pid for one in running()] == [os.getpid()]
+    assert looked == [[]] and running() == []
 
 
 def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
