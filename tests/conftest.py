@@ -1,5 +1,6 @@
 """Shared by the tests that run the command `reparto` as people do: in a process of its own."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,9 @@ import uuid
 from pathlib import Path
 
 import pytest
+
+#: Of a command: what does not end by itself hangs.
+LIMIT_S = 200
 
 TRAIN = """\
 import sys
@@ -61,7 +65,7 @@ class Cli:
     def run(self, *args):
         process = self.start(*args)
         try:
-            out, err = process.communicate(timeout=100)
+            out, err = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -75,7 +79,7 @@ class Cli:
             env=self.env,
             text=True,
             capture_output=True,
-            timeout=100,
+            timeout=LIMIT_S,
         )
 
     def running(self):
@@ -91,7 +95,7 @@ class Cli:
                 found.append(int(path.name))
         return found
 
-    def seconds_until_gone(self, limit_s=10.0):
+    def seconds_until_gone(self, limit_s=60.0):
         """How long it takes until nothing runs that carries the mark."""
         begin = time.monotonic()
         while self.running():
@@ -107,7 +111,8 @@ def cli(tmp_path):
     cli = Cli(folder)
     yield cli
     for pid in cli.running():  # a test that failed leaves nothing for the next one
-        os.kill(pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
 
 
 @pytest.fixture

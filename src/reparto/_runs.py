@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 from reparto.spec import Job
 
@@ -41,10 +42,7 @@ def listed(job: Job) -> Iterator[None]:
         pid=os.getpid(), script=job.script, args=job.args, cwd=os.getcwd(), began_s=time.time()
     )
     try:
-        folder = _folder()
-        path = folder / f"{here.pid}.json"
-        file = path.open("w")
-        fcntl.flock(file, fcntl.LOCK_EX)  # whoever looks holds it for a moment only
+        path, file = _locked(here.pid)
     except OSError:  # no place to be found at: train all the same
         yield
         return
@@ -56,7 +54,22 @@ def listed(job: Job) -> Iterator[None]:
         finally:
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # others run, too
-                folder.rmdir()
+                path.parent.rmdir()
+
+
+def _locked(pid: int) -> tuple[Path, IO[str]]:
+    """The file of a run, locked; until it is, others may take it, or its folder, for left over."""
+    for _ in range(100):
+        path = _folder() / f"{pid}.json"
+        try:
+            file = path.open("w")
+            fcntl.flock(file, fcntl.LOCK_EX)  # whoever looks holds it for a moment only
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return path, file
+            file.close()
+        except FileNotFoundError:  # taken away just now
+            continue
+    raise FileNotFoundError(path)
 
 
 def running() -> list[Running]:

@@ -51,7 +51,7 @@ def test_it_dies_with_the_run_and_leaves_no_scratch(cli, tmp_path):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert cli.seconds_until_gone() < 3
     assert list(scratch.glob("reparto-*")) == []

@@ -1,13 +1,13 @@
 """The built-in groups keep the contract, and torch's own DDP runs over them."""
 
 import json
-import socket
 import subprocess
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
+from tests.patience import free_port
 
 from reparto.comm import (
     CountingGroup,
@@ -21,10 +21,16 @@ from reparto.comm import (
 from reparto.testing import GroupContract, run_members
 
 
+@pytest.fixture
+def limit_s(request):
+    """How long members wait for each other: for long, but where one of them is not to come."""
+    return 3 if "leaves" in request.node.name else 60
+
+
 class TestThreadGroup(GroupContract):
     @pytest.fixture
-    def make_group(self):
-        meeting = Meeting(self.size, timeout_s=1)
+    def make_group(self, limit_s):
+        meeting = Meeting(self.size, timeout_s=limit_s)
         return lambda rank, size: ThreadGroup(meeting, rank)
 
 
@@ -32,17 +38,17 @@ class TestGlooGroup(GroupContract):
     @pytest.fixture
     def make_group(self):
         store = dist.HashStore()
-        return lambda rank, size: GlooGroup(store, rank=rank, size=size, timeout_s=10)
+        return lambda rank, size: GlooGroup(store, rank=rank, size=size, timeout_s=60)
 
 
 class TestHostGroup(GroupContract):
     @pytest.fixture
-    def make_group(self):
+    def make_group(self, limit_s):
         store = dist.HashStore()
 
         def make(rank, size):
-            inner = GlooGroup(store, rank=rank, size=size, timeout_s=10)
-            group = host_group(inner, store, name="data", timeout_s=1)
+            inner = GlooGroup(store, rank=rank, size=size, timeout_s=60)
+            group = host_group(inner, store, name="data", timeout_s=limit_s)
             assert isinstance(group, HostGroup)
             return group
 
@@ -51,8 +57,8 @@ class TestHostGroup(GroupContract):
 
 class TestCountingGroup(GroupContract):
     @pytest.fixture
-    def make_group(self):
-        meeting = Meeting(self.size, timeout_s=1)
+    def make_group(self, limit_s):
+        meeting = Meeting(self.size, timeout_s=limit_s)
         return lambda rank, size: CountingGroup(ThreadGroup(meeting, rank))
 
 
@@ -60,8 +66,8 @@ class TestRoutedGroup(GroupContract):
     """Of tensors in main memory; those on GPUs go to the group that nobody asks here."""
 
     @pytest.fixture
-    def make_group(self):
-        meeting = Meeting(self.size, timeout_s=1)
+    def make_group(self, limit_s):
+        meeting = Meeting(self.size, timeout_s=limit_s)
         return lambda rank, size: RoutedGroup(
             ThreadGroup(meeting, rank), ThreadGroup(Meeting(size), rank)
         )
@@ -118,9 +124,7 @@ group.barrier().wait()
 
 @pytest.mark.parametrize("carrier", ["gloo", "host"])
 def test_torchs_ddp_runs_over_a_counting_group(carrier):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", DDP, str(rank), str(port), carrier],
@@ -131,7 +135,7 @@ def test_torchs_ddp_runs_over_a_counting_group(carrier):
         for rank in range(2)
     ]
     try:
-        outputs = [process.communicate(timeout=60) for process in processes]
+        outputs = [process.communicate(timeout=200) for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -143,7 +147,7 @@ def test_torchs_ddp_runs_over_a_counting_group(carrier):
 
 
 def test_what_goes_over_the_wire_is_counted_by_algorithm():
-    meeting = Meeting(4, timeout_s=5)
+    meeting = Meeting(4)
 
     def work(group):
         counts = []
@@ -162,7 +166,7 @@ def test_what_goes_over_the_wire_is_counted_by_algorithm():
 
 
 def test_a_group_beside_another_has_messages_of_its_own_and_is_counted():
-    meeting = Meeting(2, timeout_s=5)
+    meeting = Meeting(2)
 
     def work(group):
         other = group.beside("other")

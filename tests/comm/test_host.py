@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from tests.patience import free_port
 
 from reparto.comm import MAX, GlooGroup, HostGroup, _host, _memory, host_group
 from reparto.errors import DisagreementError
@@ -23,8 +23,8 @@ def make_group():
     store = dist.HashStore()
 
     def make(rank, size):
-        inner = GlooGroup(store, rank=rank, size=size, timeout_s=10)
-        group = host_group(inner, store, name="data", timeout_s=5)
+        inner = GlooGroup(store, rank=rank, size=size, timeout_s=60)
+        group = host_group(inner, store, name="data", timeout_s=60)
         assert isinstance(group, HostGroup)
         return group
 
@@ -104,7 +104,7 @@ def test_all_use_gloo_when_one_cannot_reach_the_memory(monkeypatch):
         raise PermissionError(path)
 
     def make(rank, size):
-        inner = GlooGroup(store, rank=rank, size=size, timeout_s=10)
+        inner = GlooGroup(store, rank=rank, size=size, timeout_s=60)
         return host_group(inner, store, name="data")
 
     monkeypatch.setattr(_memory.os, "open", refuse)
@@ -144,9 +144,7 @@ except RuntimeError as error:
 
 @pytest.mark.alone
 def test_processes_share_memory_and_a_dead_one_is_told():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     peers = [
         subprocess.Popen(
             [sys.executable, "-c", PEER, str(rank), str(port)],

@@ -60,7 +60,7 @@ def test_500_lines_convert_within_a_second(tmp_path: Path) -> None:
         "print(time.process_time() - start)"
     )
     best = float("inf")
-    for _ in range(3):  # the machine may be busy with other tests
+    for _ in range(6):  # the machine may be busy with other tests
         start = time.monotonic()
         out = subprocess.run(
             [sys.executable, "-c", code, str(script)], capture_output=True, text=True, check=True

@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,9 @@ import time
 import uuid
 from pathlib import Path
 
-START_LIMIT_S = 90
+from tests.patience import free_port
+
+START_LIMIT_S = 180
 ADDRESSES = {"alpha": "198.18.7.1", "beta": "198.18.7.2"}
 
 
@@ -46,8 +47,7 @@ class RayNodes:
             self.address = f"{ADDRESSES['alpha']}:6379"
             self.enter = ("ip", "netns", "exec", f"{self._name}-alpha")
         else:
-            with socket.create_server(("127.0.0.1", 0)) as server:
-                self.address = f"127.0.0.1:{server.getsockname()[1]}"
+            self.address = f"127.0.0.1:{free_port()}"
             self.enter = ()
 
     def __enter__(self):

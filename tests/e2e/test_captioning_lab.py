@@ -1,10 +1,12 @@
 """The captioning benchmark in small: where the line is slow, sharing out takes longer."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.lab.kernel import need_kernel
+from tests.patience import measured
 
 from reparto.spec import LabSweep, from_plain
 
@@ -14,7 +16,8 @@ TRAIN = Path(__file__).parents[2] / "examples" / "captioning" / "train.py"
 
 
 def swept(cli, *options, scenes, dimension, steps):
-    """Sweep two nodes over two rates; every cell trains for the same steps."""
+    """Sweep two nodes over two rates, anew; every cell trains for the same steps."""
+    shutil.rmtree(cli.folder / "reparto-lab", ignore_errors=True)
     script = (TRAIN, "--scenes", scenes, "--dimension", dimension, "--epochs", 50, "--lr", 0.01)
     script += ("--evaluate-every", 10_000, "--steps", steps)
     done = cli.run(
@@ -46,6 +49,8 @@ def losses_agree(found):
 
 @pytest.mark.root
 @pytest.mark.alone
+@pytest.mark.timeout(900)
+@measured(3)
 def test_on_labs_of_the_kernel_the_slow_line_costs_what_it_carries(cli):
     need_kernel()
     options = ("--rates", "10mbit,none", "--cpu", 0.9)
@@ -60,6 +65,8 @@ def test_on_labs_of_the_kernel_the_slow_line_costs_what_it_carries(cli):
 
 
 @pytest.mark.alone
+@pytest.mark.timeout(900)
+@measured(3)
 def test_emulated_the_slow_line_costs_what_it_carries(cli):
     options = ("--rates", "10mbit,none", "--emulate")
     found = swept(cli, *options, scenes=60, dimension=16, steps=15)

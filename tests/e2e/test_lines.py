@@ -1,6 +1,7 @@
 """Workers on lines that they play: the same training, as slow as the lines make it."""
 
 import pytest
+from tests.patience import measured
 
 from reparto import api
 from reparto.spec import Cluster, Host, Line, Options, Plan, StrategyConfig
@@ -56,16 +57,10 @@ def train(tmp_path_factory):
     return trained
 
 
-@pytest.fixture(scope="module")
-def quick(train):
-    return train(None, None)
-
-
 @pytest.mark.parametrize("lines", [(LINE, LINE), (None, LINE)], ids=["both", "one"])
-def test_training_takes_as_long_as_its_bytes_ask_for_and_comes_to_the_same_loss(
-    train, quick, lines
-):
-    slow = train(*lines)
+@measured()
+def test_training_takes_as_long_as_its_bytes_ask_for_and_comes_to_the_same_loss(train, lines):
+    quick, slow = train(None, None), train(*lines)
     assert slow.final_loss == quick.final_loss
     assert slow.wire_bytes == quick.wire_bytes
     expected_s = 8 * slow.wire_bytes / RATE * 15 / 16  # the clock starts after the first step

@@ -104,7 +104,7 @@ def run_program(program):
         input=to_json(program),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -191,7 +191,7 @@ def test_lost_worker_has_ended_and_says_why():
 # ------------------------------------------------------------------------------------ the site
 
 
-def collect(site, limit_s=60.0):
+def collect(site, limit_s=200.0):
     """Poll a site to the end of its workers; return output by stream, and how they ended."""
     told, until = {}, time.monotonic() + limit_s
     while time.monotonic() < until:

@@ -22,6 +22,7 @@ from reparto.lab._check import way_of
 from reparto.lab._layout import bridge_name
 from reparto.spec import Lab, LabHost, LabLink, Line
 from tests.lab.kernel import clean, need_kernel, new_lab
+from tests.patience import measured
 
 RATE = 20e6
 
@@ -36,6 +37,7 @@ def lab():
 
 @pytest.mark.root
 @pytest.mark.alone
+@measured()
 def test_lines_and_shares_of_cpu_are_as_they_were_set(lab):
     told = []
     with stand(lab) as layout:
@@ -63,22 +65,29 @@ def test_a_line_that_was_changed_behind_its_back_is_told_as_off(lab, monkeypatch
     changed = ("tbf", "rate", "10mbit", "burst", "16000", "latency", "50ms")
     subprocess.run(["tc", "qdisc", "change", "dev", outer, "root", *changed], check=True)
     described = ["--nodes", "2", "--rate", "20mbit", "--cpu", "0.3", "--name", lab.name]
-    assert main(["lab", "check", *described, "--json", "-"]) == 1
-    told = capsys.readouterr()
-    assert "a line is off" in told.err
-    found = json.loads(told.out)
-    assert found["good"] is False
-    rates = {
-        (line["host"], line["way"]): line["measured_bits_per_s"] / RATE for line in found["lines"]
-    }
-    # What node-2 receives is what node-1 sends: both are measured by the same stream.
-    assert rates["node-2", "down"] == pytest.approx(0.5, rel=0.25)
-    assert rates["node-1", "up"] == pytest.approx(0.5, rel=0.25)
-    assert rates["node-2", "up"] > 0.8
-    assert re.search(r"node-2 +line down .*-\d+\.\d % !", told.err)
+
+    @measured()
+    def rates_are_told():
+        assert main(["lab", "check", *described, "--json", "-"]) == 1
+        told = capsys.readouterr()
+        assert "a line is off" in told.err
+        found = json.loads(told.out)
+        assert found["good"] is False
+        rates = {
+            (line["host"], line["way"]): line["measured_bits_per_s"] / RATE
+            for line in found["lines"]
+        }
+        # What node-2 receives is what node-1 sends: both are measured by the same stream.
+        assert rates["node-2", "down"] == pytest.approx(0.5, rel=0.25)
+        assert rates["node-1", "up"] == pytest.approx(0.5, rel=0.25)
+        assert rates["node-2", "up"] > 0.8
+        assert re.search(r"node-2 +line down .*-\d+\.\d % !", told.err)
+
+    rates_are_told()
 
 
 @pytest.mark.alone
+@measured()
 def test_emulated_lines_are_as_they_were_set():
     lab = new_lab(up="20mbit", down="40mbit", delay="10ms")
     found = check(lay_out(lab, this_machine(), emulate=True))

@@ -51,10 +51,10 @@ def asked(layout, source, target):
     host = layout.cluster.hosts[target]
     serving = (
         "import socket, sys; s = socket.create_server((sys.argv[1], 5000)); print(flush=True)\n"
-        "s.settimeout(20); c, who = s.accept(); print(who[0], c.recv(9).decode())"
+        "s.settimeout(60); c, who = s.accept(); print(who[0], c.recv(9).decode())"
     )
     calling = (
-        "import socket, sys; socket.create_connection((sys.argv[1], 5000), 10).send(b'hello')"
+        "import socket, sys; socket.create_connection((sys.argv[1], 5000), 60).send(b'hello')"
     )
     python = (sys.executable, "-I", "-c")
     with subprocess.Popen(
@@ -62,7 +62,7 @@ def asked(layout, source, target):
     ) as server:
         server.stdout.readline()
         called = (*layout.cluster.hosts[source].enter, *python, calling, host.address)
-        subprocess.run(called, check=True, timeout=30)
+        subprocess.run(called, check=True, timeout=90)
         return server.stdout.read().split()
 
 
@@ -83,9 +83,11 @@ def test_hosts_reach_each_other_by_their_addresses_and_nothing_is_left_after_dow
 @pytest.mark.root
 def test_what_runs_on_a_host_ends_when_it_is_taken_down(lab):
     layout = up(lab)
-    with subprocess.Popen((*layout.cluster.hosts[0].enter, "sleep", "600")) as sleeping:
+    sleep = (*layout.cluster.hosts[0].enter, "sh", "-c", "echo inside; exec sleep 600")
+    with subprocess.Popen(sleep, stdout=subprocess.PIPE, text=True) as sleeping:
+        assert sleeping.stdout.readline() == "inside\n"  # it may still enter until then
         down(lab.name)
-        assert sleeping.wait(10) == -signal.SIGKILL
+        assert sleeping.wait(60) == -signal.SIGKILL
     assert traces(lab) == []
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.patience import quickest
 
 from reparto.measure import UsageSampler, num_cores
 from reparto.measure._control_groups import control_groups
@@ -226,7 +227,7 @@ def smi(folder, lines):
 
 
 def latest(watch):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (found := watch.latest()) is None:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -236,7 +237,7 @@ def latest(watch):
 def test_gpus_are_told_as_one(tmp_path):
     command = smi(tmp_path, r"0, 90, 1000, 80000\n0, 60, 1000, 80000\n1, 20, 500, 80000\n")
     with contextlib.closing(GpuWatch(command)) as watch:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while latest(watch).share != pytest.approx(0.4) and time.monotonic() < until:
             time.sleep(0.01)
         found = latest(watch)
@@ -257,7 +258,7 @@ def test_gpus_are_told_no_more_when_nvidia_smi_has_ended(tmp_path):
     with contextlib.closing(GpuWatch(command)) as watch:
         assert latest(watch).share == pytest.approx(0.9)
         watch._process.kill()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while watch.latest() is not None:
             assert time.monotonic() < until
             time.sleep(0.01)
@@ -328,7 +329,10 @@ def test_bytes_between_processes_of_this_machine_are_seen(sampler):
 
 @needs_proc
 def test_sample_costs_less_than_a_two_hundredth_of_half_a_second(sampler):
-    begin_s = time.thread_time()
-    for _ in range(40):
-        sampler.take()
-    assert (time.thread_time() - begin_s) / 40 < 0.5 / 200
+    def cost_s():
+        begin_s = time.thread_time()
+        for _ in range(40):
+            sampler.take()
+        return (time.thread_time() - begin_s) / 40
+
+    assert quickest(cost_s, 0.5 / 200, tries=5) < 0.5 / 200

@@ -119,7 +119,9 @@ def test_samples_ends_the_script_with_the_step_that_uses_them_up(size):
     assert counted[0] == 24
 
 
-def test_every_step_is_told_of_or_only_the_last(tmp_path):
+def test_every_step_is_told_of_or_only_the_last(tmp_path, monkeypatch):
+    monkeypatch.setattr("reparto.runtime._events.STEP_EVENTS_EVERY_S", 60.0)
+
     def told(tells_every_step):
         path = tmp_path / str(tells_every_step)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT)

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.patience import measured
 
 from reparto.comm import CountingGroup, Meeting, ThreadGroup
 from reparto.plan._candidates import candidates
+from reparto.runtime import _rehearsal
 from reparto.runtime._rehearsal import Stage, Work
 from reparto.spec import Profile, SliceTime, StrategyConfig
 from reparto.testing import run_members
@@ -31,9 +33,9 @@ def owner():
     )
 
 
-def played(wanted, size=2, until_s=30.0, rate=None, **given):
+def played(wanted, size=2, until_s=200.0, rate=None, **given):
     """What each member found."""
-    meetings = [Meeting(size, timeout_s=20) for _ in range(2 + 2 * len(wanted))]
+    meetings = [Meeting(size, timeout_s=60) for _ in range(2 + 2 * len(wanted))]
 
     def member(group):
         made = iter(meetings[1:])
@@ -53,7 +55,8 @@ def played(wanted, size=2, until_s=30.0, rate=None, **given):
     )
 
 
-def test_every_candidate_is_played_and_all_agree():
+def test_every_candidate_is_played_and_all_agree(monkeypatch):
+    monkeypatch.setattr(_rehearsal, "LONGEST_S", 60.0)  # a busy machine takes long, too
     wanted = [one.strategy for one in candidates(relaxed=True)]
     first, *others = played(wanted)
     assert len(first) == len(wanted)
@@ -67,9 +70,9 @@ def test_work_takes_the_processor_time_that_it_is_told_to():
     ratios = []
     for _ in range(5):
         work = Work()
-        began = time.process_time()
+        began = time.thread_time()
         work.do(0.05)
-        ratios.append((time.process_time() - began) / 0.05)
+        ratios.append((time.thread_time() - began) / 0.05)
     assert 0.7 < sorted(ratios)[2] < 1.4
 
 
@@ -113,10 +116,11 @@ def test_a_part_of_long_computing_is_played_and_the_rest_added():
     began = time.perf_counter()
     (told,) = played(wanted, slices=slices(step_s=2.0))[0]  # a second for half of the rows
     assert time.perf_counter() - began < told.num_steps * told.step_s
-    assert 0.85 < told.step_s < 2.0
+    assert 0.85 < told.step_s < 4.0
 
 
 @pytest.mark.alone
+@measured()
 def test_meetings_are_played():
     wanted = [StrategyConfig(kind="all-reduce")]
     often = played(wanted, size=3, slices=slices(num_meetings=60.0))[0][0].step_s

@@ -11,7 +11,7 @@ from reparto.testing import StrategyContract, run_members
 
 def run_served(config, size, work):
     """Run a function as each worker, beside servers; what the workers returned."""
-    training, all_of_them = (Meeting(n, timeout_s=20) for n in (size, size + config.num_serving))
+    training, all_of_them = (Meeting(n, timeout_s=60) for n in (size, size + config.num_serving))
 
     def member(everyone):
         if everyone.rank() >= size:
@@ -76,7 +76,7 @@ def trained(config, size, change=lambda step, tensors, optimizer: None, *, kind,
 
     if config.num_serving:
         return run_served(config, size, work)[0]
-    meeting = Meeting(size, timeout_s=20)
+    meeting = Meeting(size, timeout_s=60)
     return run_members(
         size,
         lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)),

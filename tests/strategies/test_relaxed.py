@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import threading
 import time
 
 import pytest
@@ -172,8 +173,8 @@ class TestAsyncServer(StrategyContract):
 
 
 def test_nobody_is_further_ahead_than_the_bound():
-    """One worker is slow; the others wait for it."""
-    seen = []
+    """One worker is slow, and begins when the others have gone ahead; they wait for it."""
+    seen, is_ahead = [], threading.Event()
 
     def work(group):
         strategy = ParameterServer.Config(mode="stale", bound=2).build(group)
@@ -185,16 +186,19 @@ def test_nobody_is_further_ahead_than_the_bound():
         strategy.start(given)
         for _ in range(12):
             if group.rank() == 2:
+                assert is_ahead.wait(60)
                 time.sleep(0.02)
             strategy.step(given, optimizer.step)
             if group.rank() == 0:
                 (kept,) = strategy.desk.kept.values()
                 seen.append(max(kept.clocks) - min(kept.clocks))
+                if seen[-1] >= 2:
+                    is_ahead.set()
         strategy.settle()
         strategy.finish()
         return tensor.detach().clone()
 
-    meeting = Meeting(3, timeout_s=20)
+    meeting = Meeting(3, timeout_s=60)
     found = run_members(3, lambda rank, size: ThreadGroup(meeting, rank), work)
     assert max(seen) in (2, 3)  # a gradient of the one ahead may have come already
     assert torch.equal(found[0], found[1])
@@ -574,7 +578,7 @@ def test_rough_gradients_for_adam_are_warned_of(kind, bits, is_told):
         strategy.start(set_of([tensor], optimizer))
         return len(told)
 
-    meeting = Meeting(2, timeout_s=20)
+    meeting = Meeting(2, timeout_s=60)
     found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
     assert found == [int(is_told and kind is torch.optim.Adam)] * 2
 
@@ -602,7 +606,7 @@ def drifted(config, num_steps, look):
             strategy.after_step(given)
         return look(strategy, tensor)
 
-    meeting = Meeting(2, timeout_s=20)
+    meeting = Meeting(2, timeout_s=60)
     return run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
 
 
@@ -888,7 +892,7 @@ def test_servers_leave_parameters_without_a_gradient_alone():
         strategy.finish()
         return frozen.tolist(), trained.tolist()
 
-    meeting = Meeting(2, timeout_s=20)
+    meeting = Meeting(2, timeout_s=60)
     for frozen, trained in run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work):
         assert frozen == [1.0] * 3
         assert trained[0] < 0.9
@@ -992,6 +996,6 @@ def test_moments_that_some_workers_lack_are_left_alone():
         found = [optimizer.state.get(one, {}).get("momentum_buffer") for one in tensors]
         return [None if one is None else one[0].item() for one in found]
 
-    meeting = Meeting(2, timeout_s=20)
+    meeting = Meeting(2, timeout_s=60)
     found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
     assert found == [[1.5, 1.0, None], [1.5, None, 2.0]]

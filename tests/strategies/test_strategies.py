@@ -98,7 +98,7 @@ def stepped(config, size, *, read=False, steps=3, shapes=SHAPES):
         sent = group.bytes_sent
         return [t.detach().clone() for t in tensors], kept, len(optimizer.state), sent
 
-    meeting = Meeting(size, timeout_s=20)
+    meeting = Meeting(size, timeout_s=60)
     return run_members(size, lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)), work)
 
 

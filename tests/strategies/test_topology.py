@@ -107,7 +107,7 @@ def test_in_a_tournament_everyone_meets_everyone_once(count):
 
 
 def test_links_are_measured_between_hosts_and_known_to_all():
-    meeting = Meeting(4, timeout_s=20)
+    meeting = Meeting(4, timeout_s=60)
     found = run_members(
         4,
         lambda rank, size: ThreadGroup(meeting, rank),

@@ -221,7 +221,7 @@ def test_a_sweep_goes_on_where_an_earlier_one_has_ended(cli):
     began = time.monotonic()
     again, kept = swept()
     assert (kept, again.cells) == (3, first.cells)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
     (slow_cell,) = (cli.folder / "out" / "cells").glob("2-nodes-5mbit*.json")
     slow_cell.unlink()

@@ -43,8 +43,8 @@ from reparto.spec import (
 )
 
 TICK_S = 0.05  # how often workers are looked after
-ECHO_GRACE_S = 1.0  # a broken connection waits that long for the failure that broke it
-MAIN_GRACE_S = 0.5  # worker 0 may come to the same end, and finish saying why
+ECHO_GRACE_S = 2.0  # a broken connection waits that long for the failure that broke it
+MAIN_GRACE_S = 1.5  # worker 0 may come to the same end, and finish saying why
 KILL_AFTER_S = 1.0
 STOP_GRACE_S = 2.3  # after Ctrl-C, a script may save what it has
 SAVE_S = 30.0  # when all have agreed on a last step, that long for its checkpoint and the rest

@@ -245,10 +245,11 @@ class _Groups:
         return found
 
     def removed(self) -> list[Command]:
+        """Kill and remove until nothing is left: who has little CPU takes a while to die."""
         kill = "; ".join(f"xargs -r kill -9 < {one}/cgroup.procs" for one in self.folders)
         wait = " || ".join(f"[ -d {one} ]" for one in self.folders)
-        again = f"for i in 1 2 3 4 5 6 7 8 9 10; do rmdir {' '.join(self.folders)}; {wait} || "
-        text = f"({kill}; {again}exit 0; sleep 0.1; done) 2>/dev/null"
+        again = f"for i in $(seq 100); do {kill}; rmdir {' '.join(self.folders)}; {wait} || "
+        text = f"({again}exit 0; sleep 0.1; done) 2>/dev/null"
         return [("sh", "-c", text)] if self.folders else []
 
 

@@ -15,7 +15,7 @@ import time
 
 SKIPPED_S = 0.5
 _BLOCK = 1 << 16
-_CONNECT_S = 10.0
+_CONNECT_S = 60.0
 
 
 def receive(address: str, port: int) -> dict[str, float]:

@@ -47,7 +47,7 @@ class CompressorContract:
 
     def run(self, config: Config, work: Callable[[Compressor, int], T]) -> list[T]:
         """Run a function as each worker, with a live compressor and its rank."""
-        meeting = Meeting(self.size, timeout_s=20)
+        meeting = Meeting(self.size)
         return run_members(
             self.size,
             lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)),

@@ -48,7 +48,7 @@ class StrategyContract:
 
     def run(self, config: Config, work: Callable[[Strategy, int], T]) -> list[T]:
         """Run a function as each worker, with a live strategy and its rank."""
-        meeting = Meeting(self.size, timeout_s=20)
+        meeting = Meeting(self.size)
         return run_members(
             self.size,
             lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)),
