@@ -2,8 +2,8 @@
 
 A worker that is started afresh spends two seconds of processor time on importing torch. The sweep
 over tests/scripts starts hundreds, so here a worker is a fork of the test process, which has
-imported torch, what torch imports when the first optimizer is made, and what takes long to import
-of what the scripts use. Everything after the start is the engine's own code.
+imported torch and what torch imports when the first optimizer is made. Everything after the start
+is the engine's own code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
-import pandas  # noqa: F401
 import pytest
-import sklearn.datasets
-import sklearn.metrics
-import sklearn.model_selection  # noqa: F401
 import torch
 import torch._dynamo
 
@@ -46,6 +42,7 @@ class ForkedProcess:
 
 
 def _open(self, launch, cwd, env, inherited, scratch) -> ForkedProcess:
+    assert launch.command[0] == sys.executable  # and not something that runs it elsewhere
     main = self.rank == 0
     pipes = [os.pipe(), os.pipe()] if main else []
     log = None if main else os.open(scratch.log(self.rank), os.O_WRONLY | os.O_CREAT)
@@ -66,22 +63,8 @@ def _become_worker(pipes, log, cwd, env, inherited) -> None:
     try:
         os.setsid()
         out, err = (pipes[0][1], pipes[1][1]) if pipes else (log, log)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        sys.stdin = os.fdopen(0, "r", closefd=False)
-        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
-        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", closefd=False)
-        _close_others({0, 1, 2, *inherited})
-        os.environ.clear()
-        os.environ.update(env)
-        if cwd:
-            os.chdir(cwd)
+        settle((os.open(os.devnull, os.O_RDONLY), out, err), cwd, env, keep=inherited)
         sys.path[:] = [path for path in sys.path if "tests" not in path]
-        for how in (signal.SIGINT, signal.SIGTERM):
-            default = signal.SIG_DFL if how == signal.SIGTERM else signal.default_int_handler
-            signal.signal(how, default)
         import __main__
 
         for name in [name for name in vars(__main__) if not name.startswith("__")]:
@@ -96,6 +79,23 @@ def _become_worker(pipes, log, cwd, env, inherited) -> None:
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def settle(streams, cwd, env, *, keep=()) -> None:
+    """Take what a process starts with: standard streams, open files, environment, handlers."""
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+    sys.stdin = os.fdopen(0, "r", closefd=False)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", closefd=False)
+    _close_others({0, 1, 2, *keep})
+    os.environ.clear()
+    os.environ.update(env)
+    if cwd:
+        os.chdir(cwd)
+    for how in (signal.SIGINT, signal.SIGTERM):
+        default = signal.SIG_DFL if how == signal.SIGTERM else signal.default_int_handler
+        signal.signal(how, default)
 
 
 def _close_others(keep: set[int]) -> None:
