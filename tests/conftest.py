@@ -124,7 +124,7 @@ class ForkedCli(Cli):
     def _forked(self, *words, **kwargs):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
         return Forked(
-            [*map(str, words)],
+            words,
             self.mark_file,
             cwd=self.folder,
             env=self.env,

@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import IO
 
@@ -91,6 +92,7 @@ def settle(streams, cwd, env, *, keep=()) -> None:
     _close_others({0, 1, 2, *keep})
     os.environ.clear()
     os.environ.update(env)
+    tempfile.tempdir = None  # found anew, in this environment
     if cwd:
         os.chdir(cwd)
     for how in (signal.SIGINT, signal.SIGTERM):

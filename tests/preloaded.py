@@ -43,9 +43,9 @@ class Forked(subprocess.Popen):
         more: As of `subprocess.Popen`.
     """
 
-    def __init__(self, words, mark, **more):
+    def __init__(self, words, mark="", **more):
         self._mark = str(mark)
-        super().__init__(words, **more)
+        super().__init__([*map(str, words)], **more)
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest):
         handles = rest[3:9]  # the child's and ours, of each standard stream
@@ -53,7 +53,7 @@ class Forked(subprocess.Popen):
             fd if fd >= 0 else number
             for number, fd in enumerate((handles[0], handles[3], handles[5]))
         ]
-        asked = pickle.dumps((list(args), str(cwd), dict(env), self._mark))
+        asked = pickle.dumps((args, str(cwd), dict(env), self._mark))
         self._line = socket.socket(socket.AF_UNIX)
         self._line.connect(_address())
         socket.send_fds(self._line, [_NUMBER.pack(len(asked))], streams)
@@ -80,6 +80,14 @@ class Forked(subprocess.Popen):
                 if pid:
                     self._handle_exitstatus(status)
         return self.returncode
+
+
+def run(words, *, cwd, env, timeout=100):
+    """As `subprocess.run`; what the command prints is captured."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = Forked(words, cwd=cwd, env=env, text=True, **pipes)
+    out, err = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def is_marked(process, mark):
@@ -164,8 +172,7 @@ def _become(streams, words, cwd, env, mark):
     status = 1
     try:
         forked.settle(streams, cwd, env)
-        with open(mark, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # inherited by forks
+        mapped = _mapped(mark) if mark else None  # and so it is in forks of this process
         given = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
         kept = [path for path in sys.path if path not in ("", str(ROOT), *given)]
         sys.path[:] = [*given, *kept]
@@ -190,6 +197,11 @@ def _become(streams, words, cwd, env, mark):
         sys.stderr.flush()
         del mapped
         os._exit(status)
+
+
+def _mapped(path):
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def test_request_to_stop_leaves_nothing_within_three_seconds(cli, number):
     assert "Traceback" not in stderr
 
 
+@pytest.mark.forked
 def test_stop_takes_the_children_of_loaders_along(cli):
     process = start(cli, extra=", num_workers=2, persistent_workers=True")
     assert len(cli.running()) >= 5  # the command, two workers, a child of each
@@ -64,6 +65,7 @@ def test_workers_die_with_a_parent_that_is_killed(cli):
     assert cli.seconds_until_gone() < 3
 
 
+@pytest.mark.forked
 def test_result_says_stopped(cli):
     import json
 
@@ -76,6 +78,7 @@ def test_result_says_stopped(cli):
     assert result["num_steps"] > 0
 
 
+@pytest.mark.forked
 def test_script_that_ignores_the_request_is_killed(cli):
     script = cli.write(
         "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + ENDLESS.format(extra="")
@@ -91,6 +94,7 @@ def test_script_that_ignores_the_request_is_killed(cli):
     assert time.monotonic() - begin < 3
 
 
+@pytest.mark.forked
 def test_script_may_save_what_it_has(cli):
     body = ENDLESS.format(extra="").replace("for epoch in", "try:\n  for epoch in")
     indented = body.replace("    for x, y", "      for x, y").replace("        ", "          ")

@@ -59,6 +59,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_checkpoint_holds_what_the_script_sees_at_its_last_step(cli, strategy):
     process = started(cli, *STRATEGIES[strategy])
@@ -113,6 +114,7 @@ def test_command_names_what_is_under_way_when_there_is_no_such_run(cli, monkeypa
     assert "no run" in stderr
 
 
+@pytest.mark.forked
 def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
     script = cli.write(
         "import time\nprint('epoch 1', flush=True)\ntry:\n    time.sleep(60)\n"
@@ -125,6 +127,7 @@ def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
     assert (cli.folder / "seen.txt").read_text() == "yes"
 
 
+@pytest.mark.forked
 def test_run_ends_by_itself_when_the_loss_is_low_enough(cli):
     report = cli.folder / "result.json"
     words = ["--workers", 2, "--no-probe", "--target", 1.2, "--patience", 500, "--json", report]
