@@ -9,6 +9,7 @@ is the engine's own code.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -21,7 +22,9 @@ import torch
 import torch._dynamo
 
 from reparto.engines import _process
+from reparto.errors import UsageError
 from reparto.runtime import worker
+from reparto.spec import Assignment, from_json
 
 
 class ForkedProcess:
@@ -48,9 +51,11 @@ def _open(self, launch, cwd, env, inherited, scratch) -> ForkedProcess:
     pipes = [os.pipe(), os.pipe()] if main else []
     log = None if main else os.open(scratch.log(self.rank), os.O_WRONLY | os.O_CREAT)
     sys.stdout.flush()
+    gc.freeze()  # a worker that collects garbage shall not look at all that is here
     pid = os.fork()
     if pid == 0:
         _become_worker(pipes, log, cwd, env, inherited)
+    gc.unfreeze()
     for _, write in pipes:
         os.close(write)
     if log is not None:
@@ -107,11 +112,18 @@ def _close_others(keep: set[int]) -> None:
                 os.close(int(name))
 
 
+def warm_up() -> None:
+    """Do once what every worker does first."""
+    torch.set_num_threads(1)
+    worker._warm_up()
+    with contextlib.suppress(UsageError):
+        from_json(Assignment, "{}")
+
+
 @contextlib.contextmanager
 def forked_workers() -> Iterator[None]:
     """Start workers by fork while the block lasts."""
-    torch.set_num_threads(1)
-    worker._warm_up()
+    warm_up()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_process.WorkerProcess, "_open", _open)
         yield

@@ -128,15 +128,11 @@ def _received(line, size):
 
 def _serve(listener):
     """Wait for commands; return in each keeper, with the line to whoever has asked."""
-    import torch
-    import torch._dynamo  # by the first optimizer of a plain script
 
     from reparto.engines import _process
-    from reparto.runtime import _join, worker  # noqa: F401
     from tests import forked
 
-    worker._warm_up()
-    torch.set_num_threads(1)
+    forked.warm_up()
     _process.WorkerProcess._open = forked._open
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how keepers end
     gc.freeze()
