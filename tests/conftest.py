@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.preloaded import Forked, is_marked
+
 #: Of a command: what does not end by itself hangs.
 LIMIT_S = 200
 
@@ -87,13 +89,16 @@ class Cli:
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
-                marked = self.mark.encode() in (path / "environ").read_bytes().split(b"\0")
+                marked = self._is_mine(path)
                 state = (path / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:  # ended meanwhile
                 continue
             if marked and state != "Z":
                 found.append(int(path.name))
         return found
+
+    def _is_mine(self, process):
+        return self.mark.encode() in (process / "environ").read_bytes().split(b"\0")
 
     def seconds_until_gone(self, limit_s=60.0):
         """How long it takes until nothing runs that carries the mark."""
@@ -104,11 +109,43 @@ class Cli:
         return time.monotonic() - begin
 
 
+class ForkedCli(Cli):
+    """The command, as a fork of a Python that has imported torch: see `tests.preloaded`."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.mark_file = folder.with_name(folder.name + "-mark")
+        self.mark_file.write_text(self.mark)
+
+    def start(self, *args, **kwargs):
+        return self._forked("-m", "reparto", *args, **kwargs)
+
+    def python(self, *args):
+        process = self._forked(*args)
+        out, err = process.communicate(timeout=LIMIT_S)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def _forked(self, *words, **kwargs):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
+        return Forked(
+            words,
+            self.mark_file,
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            **pipes,
+        )
+
+    def _is_mine(self, process):
+        return super()._is_mine(process) or is_marked(process, self.mark_file)
+
+
 @pytest.fixture
-def cli(tmp_path):
+def cli(request, tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
-    cli = Cli(folder)
+    cli = (ForkedCli if request.node.get_closest_marker("forked") else Cli)(folder)
     yield cli
     for pid in cli.running():  # a test that failed leaves nothing for the next one
         with contextlib.suppress(ProcessLookupError):

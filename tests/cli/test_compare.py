@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from tests.conftest import ForkedCli
 
 from reparto import api
 from reparto.cli import main
 
-pytestmark = pytest.mark.xdist_group("compare")  # one comparison for all
+pytestmark = [pytest.mark.forked, pytest.mark.xdist_group("compare")]  # one comparison for all
 
 SCRIPT = """\
 import sys
@@ -34,9 +35,7 @@ NUM_STEPS = 20  # of ten samples each: two and a half epochs
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     """Three strategies over 200 samples of a script that has more; the folder and the rest."""
-    from tests.conftest import Cli
-
-    cli = Cli(tmp_path_factory.mktemp("work"))
+    cli = ForkedCli(tmp_path_factory.mktemp("work"))
     options = ["--strategies", "single,all-reduce,local-sgd:sync_every=5", "--relaxed"]
     options += ["--workers", "2", "--samples", "195", "--out", "out", "--json", "-"]
     done = cli.run("compare", *options, cli.write(SCRIPT), "8")

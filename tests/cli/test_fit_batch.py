@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("-b", "--batch-size", type=int, default=4)
+parser.add_argument("-b", "--batch-size", type=int, default=16)
 args = parser.parse_args()
 torch.manual_seed(0)
 x = torch.randn(512, 8)
@@ -63,13 +63,13 @@ def test_largest_batch_of_a_loader_is_predicted_tried_and_stays_below_the_limit(
     script = cli.write(SCRIPT.replace("BATCHES", LOADER))
     done, device = fitted(cli, "--memory", "700MiB", script)
     assert device["status"] == "confirmed"
-    assert device["rows_now"] == 4
+    assert device["rows_now"] == 16
     assert device["limit_bytes"] == 700 * MIB
     tried = [point for point in device["points"] if point["predicted_bytes"]]
     assert tried[0]["peak_bytes"] == pytest.approx(tried[0]["predicted_bytes"], rel=0.05)
     assert 0.9 * 700 * MIB < device["peak_bytes"] <= 700 * MIB
     assert measured(cli, script, device["rows"]) <= 700 * MIB
-    assert re.search(rf"cpu · \S+ +4 .* {device['rows']} ", done.stdout)
+    assert re.search(rf"cpu · \S+ +16 .* {device['rows']} ", done.stdout)
     assert "rows" in done.stderr and "predicted" in done.stderr
 
 
@@ -77,10 +77,10 @@ def test_largest_batch_of_a_loader_is_predicted_tried_and_stays_below_the_limit(
 def test_option_of_the_script_is_varied_down_from_a_batch_that_does_not_fit(cli):
     script = cli.write(SCRIPT.replace("BATCHES", SLICES))
     options = ("--memory", "700MiB", "--vary", "batch-size")
-    _, device = fitted(cli, *options, script, "-b", "3", "--batch-size=3000")
-    assert device["points"][0]["rows"] == 3000
+    _, device = fitted(cli, *options, script, "-b", "3", "--batch-size=400")
+    assert device["points"][0]["rows"] == 400
     assert not device["points"][0]["fits"]
-    assert device["rows_now"] == 3000 and device["peak_now_bytes"] == 0
+    assert device["rows_now"] == 400 and device["peak_now_bytes"] == 0
     assert 0.85 * 700 * MIB < device["peak_bytes"] <= 700 * MIB
     assert measured(cli, script, device["rows"]) <= 700 * MIB
 

@@ -5,7 +5,7 @@ import json
 import os
 
 import pytest
-from tests.conftest import TRAIN, Cli
+from tests.conftest import TRAIN, ForkedCli
 from tests.lab.kernel import clean, need_kernel, new_lab, traces
 
 from reparto.cli import main
@@ -133,13 +133,14 @@ def test_bad_usage_names_its_place_and_makes_nothing(words, place, capsys, tmp_p
 @pytest.fixture(scope="module")
 def on_one_machine(tmp_path_factory):
     """What two workers without a lab print: the losses."""
-    cli = Cli(tmp_path_factory.mktemp("work"))
+    cli = ForkedCli(tmp_path_factory.mktemp("work"))
     settings = ("--workers", 2, "--no-probe", "--strategy", "all-reduce")
     done = cli.run("run", *settings, cli.write(TRAIN))
     assert done.stdout, done.stderr
     return done.stdout
 
 
+@pytest.mark.forked
 def test_emulated_run_trains_the_same_as_two_workers_do_on_one_machine(cli, train, on_one_machine):
     settings = ("--emulate", "--nodes", 2, "--rate", "50mbit", "--strategy", "all-reduce")
     done = cli.run("lab", "run", *settings, "--json", "-", train)
@@ -169,6 +170,7 @@ def test_run_on_a_lab_of_the_kernel_trains_the_same(cli, train, on_one_machine):
         clean(lab)
 
 
+@pytest.mark.forked
 def test_words_after_the_script_are_its_own(cli):
     script = cli.write("import sys, torch\nprint(sys.argv[1:])\n")
     settings = ("lab", "run", "--emulate", "--nodes", 1, "--strategy", "single")

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from tests.conftest import TRAIN, Cli
+from tests.conftest import TRAIN, ForkedCli
 
 from reparto.spec import Forecast, Survey, from_json, from_plain
 
-pytestmark = pytest.mark.xdist_group("plan")  # one survey for all
+pytestmark = [pytest.mark.forked, pytest.mark.xdist_group("plan")]  # one survey for all
 
 SCRIPT = """\
 import torch
@@ -41,7 +41,7 @@ NUM_PARAMETERS = 64 * 256 + 256 + 256 + 1
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory):
     """A plan for two workers: the folder, what was printed, the forecast."""
-    cli = Cli(tmp_path_factory.mktemp("work"))
+    cli = ForkedCli(tmp_path_factory.mktemp("work"))
     script = cli.write(SCRIPT)
     options = ["--workers", "2", "--relaxed", "--save-survey", "survey.json", "--out", "out"]
     patient = cli.write(PATIENT, "patient.py")

@@ -32,6 +32,7 @@ while True:
 """
 
 
+@pytest.mark.forked
 @pytest.mark.slow
 def test_run_that_is_not_equal_is_stopped_with_what_was_found(cli):
     cli.env["REPARTO_SABOTAGE"] = "sum-for-mean"  # only verify reads it
@@ -41,6 +42,7 @@ def test_run_that_is_not_equal_is_stopped_with_what_was_found(cli):
     assert cli.running() == []
 
 
+@pytest.mark.forked
 @pytest.mark.slow
 def test_it_dies_with_the_run_and_leaves_no_scratch(cli, tmp_path):
     scratch = tmp_path / "scratch"

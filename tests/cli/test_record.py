@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from tests.conftest import ForkedCli
 
 from reparto import api
 from reparto.cli import main
@@ -33,9 +34,7 @@ NUM_STEPS, GRADIENT_BYTES = 60 * 8, 4 * (64 * 256 + 256 + 256 + 1)
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A run of two workers that talk over sockets; the folder, what was printed, its JSON."""
-    from tests.conftest import Cli
-
-    cli = Cli(tmp_path_factory.mktemp("work"))
+    cli = ForkedCli(tmp_path_factory.mktemp("work"))
     cli.env["REPARTO_SHARED_MEMORY"] = "0"
     options = ["--workers", 2, "--no-probe", "--record", "usage", "--json", "-"]
     done = cli.run("run", *options, cli.write(SCRIPT))

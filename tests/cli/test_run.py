@@ -38,6 +38,7 @@ def test_one_worker_prints_bit_for_bit_what_plain_python_prints(cli):
     assert shared.stdout == plain.stdout
 
 
+@pytest.mark.forked
 def test_arguments_after_the_script_are_its_own(cli):
     script = cli.write("import sys, torch\nprint(sys.argv[1:])\n")
     single = ("run", "--strategy", "single")
@@ -58,6 +59,7 @@ def test_script_sees_itself_as_with_plain_python(cli):
     assert shared.stdout == cli.python(script).stdout, shared.stderr
 
 
+@pytest.mark.forked
 def test_json_on_standard_output_is_alone_there(cli, train):
     done = cli.run("run", "--workers", 2, "--no-probe", "--json", "-", train)
     document = json.loads(done.stdout)
@@ -68,6 +70,7 @@ def test_json_on_standard_output_is_alone_there(cli, train):
     assert "epoch 1" in done.stderr
 
 
+@pytest.mark.forked
 def test_files_that_the_script_writes_are_told_and_written_once(cli, train):
     with train.open("a") as file:
         file.write('torch.save(model.state_dict(), "out/model.pt")\n')
@@ -79,6 +82,7 @@ def test_files_that_the_script_writes_are_told_and_written_once(cli, train):
     assert (cli.folder / "log.txt").read_text() == "line\n"
 
 
+@pytest.mark.forked
 def test_steps_leaves_after_so_many(cli, train):
     done = cli.run("run", "--workers", 2, "--no-probe", "--steps", 3, "--json", "-", train)
     assert json.loads(done.stdout)["result"]["num_steps"] == 3
@@ -108,6 +112,7 @@ def test_missing_file_is_bad_usage(cli):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -142,6 +147,7 @@ def test_script_without_a_training_loop_is_refused(cli):
     assert "--strategy single" in done.stderr
 
 
+@pytest.mark.forked
 def test_refused_script_runs_on_one_worker_if_the_user_agrees(cli):
     script = cli.write("import torch\nprint(torch.zeros(2).sum().item())\n")
     done = cli.run("run", "--strategy", "single", script)

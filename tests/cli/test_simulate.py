@@ -132,6 +132,7 @@ def test_a_network_that_was_not_measured_has_to_be_given(told):
     assert told("--hosts", 4, "--rate", "1gbit", "--steps", 5, survey=HERE)[0] == 0
 
 
+@pytest.mark.forked
 @pytest.mark.slow
 def test_a_script_is_measured_here_and_what_was_measured_is_kept(cli):
     cli.write(TRAIN.replace("range(2)", "range(40)"))

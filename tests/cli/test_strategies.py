@@ -55,6 +55,7 @@ def test_unknown_names_are_told(words, capsys):
     assert "→" in capsys.readouterr().err
 
 
+@pytest.mark.forked
 def test_what_would_change_is_said_before_anything_runs(cli):
     done = cli.run("run", "--workers", "2", "--strategy", "diloco", cli.write(SCRIPT))
     assert done.returncode == 2
@@ -63,6 +64,7 @@ def test_what_would_change_is_said_before_anything_runs(cli):
     assert done.stdout == ""
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize(
     "words",
     [

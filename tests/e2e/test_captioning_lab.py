@@ -64,6 +64,7 @@ def test_on_labs_of_the_kernel_the_slow_line_costs_what_it_carries(cli):
     assert set(usage.hosts) == {"node-1", "node-2"}
 
 
+@pytest.mark.forked
 @pytest.mark.alone
 @pytest.mark.timeout(900)
 @measured(3)

@@ -3,6 +3,7 @@
 ``verify`` looks at gradients, so that sums never stay at their servers. Here nobody looks.
 """
 
+import pytest
 import torch
 
 SCRIPT = """\
@@ -132,6 +133,7 @@ torch.save(results, sys.argv[1])
 """
 
 
+@pytest.mark.forked
 def test_trainings_end_where_those_of_all_reduce_do(cli):
     script = cli.write(SCRIPT)
     for name, options in (

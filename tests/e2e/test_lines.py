@@ -1,6 +1,7 @@
 """Workers on lines that they play: the same training, as slow as the lines make it."""
 
 import pytest
+from tests.forked import forked_workers
 from tests.patience import measured
 
 from reparto import api
@@ -30,6 +31,12 @@ print(loss.item())
 
 RATE = 20e6
 LINE = Line(up_bits_per_s=RATE, down_bits_per_s=RATE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_by_fork():
+    with forked_workers():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import textwrap
 import time
 
 import pytest
-from tests.conftest import LIMIT_S, TRAIN, Cli
+from tests.conftest import LIMIT_S, TRAIN, Cli, ForkedCli
 from tests.patience import free_port
 
 from reparto import api, engines
@@ -392,19 +392,16 @@ def test_request_to_stop_is_not_told_again(peers):
 # --------------------------------------------------------------------- two commands side by side
 
 
-class Machine(Cli):
-    """A machine of a cluster: a folder of its own, and its TF_CONFIG."""
-
-    def __init__(self, folder, hosts, index):
-        folder.mkdir()
-        super().__init__(folder)
-        self.env["TF_CONFIG"] = config(hosts, index=index)
-
-
 @pytest.fixture
-def machines(tmp_path):
+def machines(request, tmp_path):
+    """Two machines of a cluster: each has a folder of its own, and its TF_CONFIG."""
+    kind = ForkedCli if request.node.get_closest_marker("forked") else Cli
     hosts = [f"127.0.0.1:{free_port()}", "127.0.0.2:1"]
-    both = [Machine(tmp_path / name, hosts, index) for index, name in enumerate("ab")]
+    both = []
+    for index, name in enumerate("ab"):
+        (tmp_path / name).mkdir()
+        both.append(kind(tmp_path / name))
+        both[-1].env["TF_CONFIG"] = config(hosts, index=index)
     yield both
     for machine in both:
         for pid in machine.running():
@@ -438,6 +435,7 @@ def test_two_machines_train_as_one(machines):
     assert not (machines[1].folder / "model.pt").exists()
 
 
+@pytest.mark.forked
 def test_workers_meet_where_the_config_says_though_the_way_has_another_address(machines):
     port = json.loads(machines[0].env["TF_CONFIG"])["cluster"]["worker"][0].split(":")[1]
     for index, machine in enumerate(machines):
@@ -446,6 +444,7 @@ def test_workers_meet_where_the_config_says_though_the_way_has_another_address(m
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.forked
 def test_first_step_is_checked_on_the_first_machine_only(machines):
     for machine in machines:
         machine.write(TRAIN)
@@ -473,6 +472,7 @@ def test_script_that_distributes_itself_meets_at_the_port_of_the_config(machines
     assert first.stdout == f"3 {port}\n"
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize(
     "words",
     [
@@ -495,6 +495,7 @@ def failing(action):
     return f"{begin}        optimizer.step()\n        {when}\n            {action}\n{end}"
 
 
+@pytest.mark.forked
 def test_failure_on_one_machine_is_told_on_both(machines):
     text = failing('raise ValueError("on purpose")')
     for done in ended(started(machines, text)):
@@ -504,6 +505,7 @@ def test_failure_on_one_machine_is_told_on_both(machines):
     assert machines[0].running() == machines[1].running() == []
 
 
+@pytest.mark.forked
 def test_worker_that_is_killed_ends_the_run_on_both_machines(machines):
     text = failing("os.kill(os.getpid(), signal.SIGKILL)")
     for done in ended(started(machines, text)):
@@ -524,6 +526,7 @@ def under_way(machines, *words):
     raise AssertionError([process.stderr.read() for process in processes])
 
 
+@pytest.mark.forked
 @pytest.mark.alone
 @pytest.mark.parametrize("dead", [0, 1])
 def test_machine_that_is_gone_ends_the_run_on_the_other(machines, dead):
@@ -540,6 +543,7 @@ def test_machine_that_is_gone_ends_the_run_on_the_other(machines, dead):
 
 
 @pytest.mark.alone  # workers have a moment to come to the end of a step
+@pytest.mark.forked
 @pytest.mark.parametrize("asked", [0, 1])
 def test_stop_on_one_machine_ends_all_after_the_same_step(machines, asked):
     for _ in range(3):  # one of a busy machine may take longer than that
@@ -582,6 +586,7 @@ def test_different_scripts_are_refused_before_they_run(machines):
         assert done.stdout == ""
 
 
+@pytest.mark.forked
 def test_script_that_stays_alone_runs_on_the_first_machine_only(machines):
     first, second = ended(started(machines, TRAIN, "--strategy", "single"))
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr

@@ -13,7 +13,7 @@ from reparto.errors import EngineError, MissingExtraError, UsageError
 from reparto.plan import plan_run
 from reparto.spec import Cluster, Host, Job, Options, Program, SourceFile
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.xdist_group("ray")  # one Ray at a time, also that of tests/e2e
 
 
 def node(name, address, port=1, **resources):
@@ -80,6 +80,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         engines.build("ray").cluster()
 
 
+@pytest.mark.alone
 @pytest.mark.ray
 def test_address_where_no_ray_is_says_so_at_once():
     pytest.importorskip("ray")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.forked import forked_workers
 
 from reparto.verify import verify
 
@@ -52,6 +53,7 @@ def dev_losses(done):
     return {int(step): float(loss) for step, loss in LINE.findall(done.stdout)}
 
 
+@pytest.mark.forked
 def test_training_alone_learns_and_is_the_same_each_time(cli):
     # On loaded machines, plain torch itself now and then (1 of 20 runs with two threads, fewer
     # with one) steps otherwise from the same gradients: of three runs, two are the same.
@@ -64,11 +66,13 @@ def test_training_alone_learns_and_is_the_same_each_time(cli):
     assert second == first or dev_losses(cli.python(TRAIN, *arguments)) in (first, second)
 
 
+@pytest.mark.forked
 def test_training_ends_at_the_target(cli):
     losses = dev_losses(cli.python(TRAIN, *SMALL, "--target", 100, "--evaluate-every", 3))
     assert list(losses) == [3]
 
 
+@pytest.mark.forked
 def test_it_is_evaluated_and_saved_each_epoch(cli):
     losses = dev_losses(cli.python(TRAIN, *SMALL, "--epochs", 2))
     assert list(losses) == [13, 26]  # 80 scenes of five captions, 32 at a time
@@ -76,6 +80,7 @@ def test_it_is_evaluated_and_saved_each_epoch(cli):
     assert saved == {"epoch-1.pt", "epoch-2.pt", "last.pt"}
 
 
+@pytest.mark.forked
 def test_checkpoint_is_captioned_and_scored(cli):
     pytest.importorskip("sacrebleu")
     dev_losses(cli.python(TRAIN, *SMALL, "--steps", 20))
@@ -87,6 +92,7 @@ def test_checkpoint_is_captioned_and_scored(cli):
         assert done.stdout.count("model: ") == 2
 
 
+@pytest.mark.forked
 def test_flickr8k_trains_with_surrogate_features(cli, tmp_path):
     folder = flickr8k(tmp_path / "flickr8k")
     done = cli.python(TRAIN, "--data", folder, "--dimension", 16, "--steps", 2)
@@ -94,6 +100,7 @@ def test_flickr8k_trains_with_surrogate_features(cli, tmp_path):
     assert "surrogate" in done.stdout
 
 
+@pytest.mark.forked
 def test_vgg16_without_images_says_what_to_do(cli, tmp_path):
     folder = flickr8k(tmp_path / "flickr8k")
     done = cli.python(TRAIN, "--data", folder, "--features", "vgg16")
@@ -111,7 +118,8 @@ def test_shared_out_over_two_workers_it_prints_one_line_an_evaluation(cli):
 def test_shared_out_training_is_the_sequential_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = [*SMALL, "--steps", "6", "--evaluate-every", "2"]
-    result = verify(TRAIN, arguments, workers=2, steps=6)
+    with forked_workers():
+        result = verify(TRAIN, arguments, workers=2, steps=6)
     assert result.verdict == "equal", result.divergence
     assert result.num_steps == 6
     assert len(result.values) == 4  # the loss and the words of the evaluations at 2 and 4
@@ -283,6 +291,7 @@ def with_images(tmp_path, monkeypatch):
     return folder, {"TORCH_HOME": str(tmp_path / "torch"), "PYTHONPATH": str(tmp_path / "site")}
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("command", [[], ["-m", "reparto", "run", "--workers", "2", "--no-probe"]])
 def test_vgg16_features_are_made_once_and_kept(cli, with_images, command):
     folder, env = with_images

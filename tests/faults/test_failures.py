@@ -65,6 +65,7 @@ def test_exception_shows_its_traceback_its_rank_and_the_users_line(cli, rank):
     assert cli.running() == []
 
 
+@pytest.mark.forked
 @pytest.mark.alone
 def test_failure_is_shown_within_five_seconds_and_all_workers_are_gone(cli):
     def shown():
@@ -89,6 +90,7 @@ def test_worker_killed_by_a_signal_is_told_as_such(cli, strategy):
     assert cli.running() == []
 
 
+@pytest.mark.forked
 def test_output_of_other_workers_is_kept_after_a_failure_and_its_path_told(cli):
     done = run_two(cli, write(cli))
     found = re.search(r"kept in (\S+)", done.stderr)
@@ -97,6 +99,7 @@ def test_output_of_other_workers_is_kept_after_a_failure_and_its_path_told(cli):
         assert "last words" in log.read()
 
 
+@pytest.mark.forked
 @pytest.mark.alone
 def test_children_of_loaders_are_gone_after_a_failure(cli):
     script = write(cli)
@@ -111,6 +114,7 @@ def test_children_of_loaders_are_gone_after_a_failure(cli):
     assert quickest(failed, 1) < 1
 
 
+@pytest.mark.forked
 def test_exit_status_of_the_script_is_told_and_the_run_fails(cli, train):
     report = cli.folder / "result.json"
     with train.open("a") as file:
@@ -122,6 +126,7 @@ def test_exit_status_of_the_script_is_told_and_the_run_fails(cli, train):
     assert json.loads(report.read_text())["result"]["exit_code"] == 7
 
 
+@pytest.mark.forked
 def test_bad_arguments_of_the_script_show_its_own_usage(cli, train):
     parse = "import argparse\nargparse.ArgumentParser().parse_args()\n"
     train.write_text(parse + train.read_text())

@@ -54,6 +54,7 @@ def test_request_to_stop_leaves_nothing_within_three_seconds(cli, number):
     assert quickest(stopped, 3) < 3
 
 
+@pytest.mark.forked
 def test_stop_takes_the_children_of_loaders_along(cli):
     def stopped():
         process = start(cli, extra=", num_workers=2, persistent_workers=True")
@@ -75,6 +76,7 @@ def test_workers_die_with_a_parent_that_is_killed(cli):
     assert quickest(killed, 3) < 3
 
 
+@pytest.mark.forked
 def test_result_says_stopped(cli):
     import json
 
@@ -87,6 +89,7 @@ def test_result_says_stopped(cli):
     assert result["num_steps"] > 0
 
 
+@pytest.mark.forked
 def test_script_that_ignores_the_request_is_killed(cli):
     script = cli.write(
         "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + ENDLESS.format(extra="")
@@ -104,6 +107,7 @@ def test_script_that_ignores_the_request_is_killed(cli):
     assert quickest(killed, 3) < 3
 
 
+@pytest.mark.forked
 def test_script_may_save_what_it_has(cli):
     body = ENDLESS.format(extra="").replace("for epoch in", "try:\n  for epoch in")
     indented = body.replace("    for x, y", "      for x, y").replace("        ", "          ")

@@ -74,6 +74,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_checkpoint_holds_what_the_script_sees_at_its_last_step(cli, strategy):
     stdout, stderr = stopped(cli, *STRATEGIES[strategy])
@@ -140,6 +141,7 @@ def test_run_is_listed_though_somebody_took_its_file_for_left_over(monkeypatch, 
     assert looked == [[]] and running() == []
 
 
+@pytest.mark.forked
 def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
     script = cli.write(
         "import time\nprint('epoch 1', flush=True)\ntry:\n    time.sleep(600)\n"
@@ -156,6 +158,7 @@ def test_script_that_does_not_train_is_interrupted_where_it_is(cli):
     assert seen.read_text() == "yes"
 
 
+@pytest.mark.forked
 def test_run_ends_by_itself_when_the_loss_is_low_enough(cli):
     report = cli.folder / "result.json"
     words = ["--workers", 2, "--no-probe", "--target", 1.2, "--patience", 500, "--json", report]

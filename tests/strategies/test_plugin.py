@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import preloaded
 
 SOURCE = Path(__file__).parents[1] / "plugin"
 ROOT = Path(__file__).parents[2]
@@ -61,10 +62,11 @@ def test_it_runs_with_its_settings(env, tmp_path):
     assert result["bytes_sent"] > 0
 
 
-def test_it_is_compared_with_the_others(env, tmp_path):
+def test_it_is_compared_with_the_others(env, tmp_path):  # by fork: there are four workers
     script = ROOT / "examples" / "digits.py"
     words = ["--strategies", "all-reduce,sign-vote:scale=0.5", "--workers", 2, "--samples", 512]
-    done = called(env, "reparto", "compare", "--relaxed", *words, script, cwd=tmp_path)
+    command = ["-m", "reparto", "compare", "--relaxed", *words, script]
+    done = preloaded.run(command, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert "sign-vote" in done.stdout
     assert "sign-vote" in (tmp_path / "reparto-compare" / "compare.html").read_text()

@@ -194,6 +194,7 @@ for epoch in range(20):
 PLACES = [(1, None, "single"), (2, 5e6, "all-reduce"), (2, None, "all-reduce")]
 
 
+@pytest.mark.forked
 @pytest.mark.alone
 @pytest.mark.slow
 def test_a_sweep_goes_on_where_an_earlier_one_has_ended(cli):

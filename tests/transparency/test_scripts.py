@@ -25,6 +25,11 @@ TRAINED = [
 
 @pytest.fixture(scope="module", autouse=True)
 def workers_by_fork():
+    import pandas  # noqa: F401  # what takes long to import of what the scripts use
+    import sklearn.datasets
+    import sklearn.metrics
+    import sklearn.model_selection  # noqa: F401
+
     with forked_workers():
         yield
 

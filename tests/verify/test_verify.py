@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import preloaded
 from tests.forked import forked_workers
 
 from reparto.spec import VerifyResult
@@ -101,16 +102,19 @@ FLOAT32_ONLY = CLASSIFIER.replace(
 )
 
 
-def run(script: Path, *options: str, sabotage: str = "") -> tuple[int, str, dict[str, object]]:
+def run(
+    script: Path, *options: str, sabotage: str = "", by_fork: bool = True
+) -> tuple[int, str, dict[str, object]]:
     report = script.parent / "report.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "reparto", "verify", "--json", str(report), *options, str(script)],
-        cwd=script.parent,
-        env={**os.environ, "PYTHONPATH": str(SOURCE), "REPARTO_SABOTAGE": sabotage},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    words = ["-m", "reparto", "verify", "--json", str(report), *options, str(script)]
+    env = {**os.environ, "PYTHONPATH": str(SOURCE), "REPARTO_SABOTAGE": sabotage}
+    if by_fork:
+        done = preloaded.run(words, cwd=script.parent, env=env)
+    else:
+        command = [sys.executable, *words]
+        done = subprocess.run(
+            command, cwd=script.parent, env=env, capture_output=True, text=True, timeout=200
+        )
     found: dict[str, object] = json.loads(report.read_text()) if report.exists() else {}
     report.unlink(missing_ok=True)
     result = found.get("result", found)
@@ -136,7 +140,7 @@ def classifier(tmp_path: Path) -> Path:
 
 
 def test_two_workers_are_equal(classifier: Path) -> None:
-    status, text, result = run(classifier, "--steps", "8")
+    status, text, result = run(classifier, "--steps", "8", by_fork=False)
     assert status == 0, text
     assert result["verdict"] == "equal"
     assert result["num_steps"] == 8
