@@ -301,12 +301,15 @@ def test_busy_loop_is_seen_as_the_core_that_it_keeps(sampler):
 @needs_proc
 def test_memory_grows_with_what_is_allocated(sampler):
     def growth():
+        time.sleep(0.3)  # a system may count by and by what it was given back, or gave
         before = sampler.take().memory_bytes
         block = b"x" * (400 << 20)
-        return sampler.take().memory_bytes - before, len(block)
+        found = sampler.take().memory_bytes
+        time.sleep(0.3)
+        return max(found, sampler.take().memory_bytes) - before, len(block)
 
     # Others on the machine may give memory back meanwhile.
-    assert any(growth()[0] > 300 << 20 for _ in range(40))
+    assert any(growth()[0] > 300 << 20 for _ in range(60))
 
 
 @needs_proc
