@@ -32,6 +32,7 @@ from reparto.spec import Forecast, Job, Options, Prediction, Wish, to_plain
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "cells.json"
+SURVEYS = HERE / "results" / "surveys"
 CAPTIONING = HERE.parents[1] / "examples" / "captioning" / "train.py"
 MODELS: dict[str, tuple[Path, tuple[str, ...]]] = {
     "perceptron": (HERE / "models" / "perceptron.py", ()),
@@ -149,10 +150,8 @@ def visit(place: Place, wanted: list[tuple[int, str]], book: Book) -> None:
         took_s = site.spent_s
         predictions = _planning.predicted(survey, NODES, weighed)
         key = "/".join(place)
-        (HERE / "results" / "surveys").mkdir(exist_ok=True)
-        (HERE / "results" / "surveys" / f"{'-'.join(place)}.json").write_text(
-            json.dumps(to_plain(survey)) + "\n"
-        )
+        SURVEYS.mkdir(exist_ok=True)
+        (SURVEYS / f"{'-'.join(place)}.json").write_text(json.dumps(to_plain(survey)) + "\n")
         chosen = {}
         for relaxed in (False, True):
             wish = Wish(relaxed=relaxed)
@@ -267,6 +266,30 @@ def _regrets(book: Book) -> Any:
                 yield max(allowed.values()) / taken - 1
 
 
+def simulated(book: Book) -> Json:
+    """What the simulator tells of the cells on four hosts, against what was measured there."""
+    from reparto.plan.simulate import simulate
+    from reparto.spec import Survey, from_plain
+
+    ways = {one.label: one.strategy for one in candidates(relaxed=True)}
+    errors = []
+    for key, row in book.rows.items():
+        *place, nodes, label = key.split("/")
+        path = SURVEYS / f"{'-'.join(place)}.json"
+        if nodes != "4" or not row.get("measured_s") or not row["is_cell"]:
+            continue
+        survey = from_plain(Survey, json.loads(path.read_text()))
+        found = simulate(survey, ways[label], 4, 400)
+        errors.append(abs(found.mean_s / row["measured_s"] - 1))
+    errors.sort()
+    return {
+        "cells": len(errors),
+        "median_error": statistics.median(errors) if errors else None,
+        "p90_error": errors[int(0.9 * (len(errors) - 1))] if errors else None,
+        "within_10_percent": sum(one <= 0.1 for one in errors),
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sites", type=int, metavar="N", help="so many labs, then stop")
@@ -283,7 +306,9 @@ def main() -> int:
         for place in todo[: args.sites]:
             tell("/".join(place))
             visit(place, places[place], book)
-    print(json.dumps(report(book), indent=1))
+    figures = report(book) | {"simulator": simulated(book)}
+    print(json.dumps(figures, indent=1))
+    (HERE / "results" / "summary.json").write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 
 
