@@ -276,7 +276,7 @@ def simulated(book: Book) -> Json:
     for key, row in book.rows.items():
         *place, nodes, label = key.split("/")
         path = SURVEYS / f"{'-'.join(place)}.json"
-        if nodes != "4" or not row.get("measured_s") or not row["is_cell"]:
+        if nodes != "4" or not row.get("measured_s") or not row["is_cell"] or not path.exists():
             continue
         survey = from_plain(Survey, json.loads(path.read_text()))
         found = simulate(survey, ways[label], 4, 400)
