@@ -154,7 +154,8 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
     for note in notes:
         site.tell(note)
     site.tell("measuring the script as it is, in one process")
-    single = _asked(site, plan, SurveyRequest(seconds=PHASE_S))[0]
+    request = SurveyRequest(seconds=PHASE_S, weighs=not counts)  # else the others weigh it
+    single = _asked(site, plan, request)[0]
     if single.alone is None:
         raise EngineError(
             "the script has no steps that could be timed",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Whole rounds are timed, so often at most and for so long at least; none that would take longer
 #: than the last.
-REPEATS, LIMIT_S, LONGEST_S = 3, 0.3, 10.0
+REPEATS, LIMIT_S, LONGEST_S = 3, 0.15, 10.0
 
 
 def measure(

@@ -33,10 +33,10 @@ from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyC
 
 #: Steps that are timed, and for about how long; a round that takes longer than the last is not
 #: played.
-LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.8, 4.0
+LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.6, 4.0
 #: A step, or a round, computes for so long at least, and for so many times as long as lines are
 #: busy, if the script's does: what travels behind the computing is to be hidden there.
-LEAST_COMPUTING_S, TIMES_TALKING = 0.15, 4.0
+LEAST_COMPUTING_S, TIMES_TALKING = 0.15, 2.5
 #: What lines carry at most, where no limit is known.
 _FAST_BITS_PER_S = 1e9
 #: Numbers that travel of each slice; slices of a worker at most.

@@ -147,12 +147,14 @@ class SurveyRequest:
         seconds: About how long a phase may take.
         total_s: About how long all of it may take; as much of it as the rest leaves is for
             playing candidates. 0 for none of that.
+        weighs: Whether the memory that steps take is wanted.
     """
 
     phases: tuple[Phase, ...] = ()
     candidates: tuple[StrategyConfig, ...] = ()
     seconds: float = 6.0
     total_s: float = 0.0
+    weighs: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
