@@ -541,7 +541,6 @@ def test_machine_that_is_gone_ends_the_run_on_the_other(machines, dead):
     assert max(machine.seconds_until_gone() for machine in machines) < 5
 
 
-@pytest.mark.forked
 @pytest.mark.parametrize("asked", [0, 1])
 def test_stop_on_one_machine_ends_all_after_the_same_step(machines, asked):
     processes = under_way(machines)

@@ -59,7 +59,6 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.forked
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_checkpoint_holds_what_the_script_sees_at_its_last_step(cli, strategy):
     process = started(cli, *STRATEGIES[strategy])
