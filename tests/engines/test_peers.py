@@ -543,7 +543,6 @@ def test_machine_that_is_gone_ends_the_run_on_the_other(machines, dead):
 
 
 @pytest.mark.alone  # workers have a moment to come to the end of a step
-@pytest.mark.forked
 @pytest.mark.parametrize("asked", [0, 1])
 def test_stop_on_one_machine_ends_all_after_the_same_step(machines, asked):
     for _ in range(3):  # one of a busy machine may take longer than that

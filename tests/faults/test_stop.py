@@ -74,7 +74,6 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.forked
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_checkpoint_holds_what_the_script_sees_at_its_last_step(cli, strategy):
     stdout, stderr = stopped(cli, *STRATEGIES[strategy])
