@@ -84,7 +84,7 @@ def test_messages_between_two_come_through_where_only_one_host_has_a_line(train,
 
 
 def test_places_are_chosen_by_what_the_lines_let_through(train):
-    thin, thick = Line(up_bits_per_s=2e6, down_bits_per_s=2e6), None
+    thin, thick = Line(up_bits_per_s=10e6, down_bits_per_s=10e6), None
     result = train(thin, thick, thick, kind="parameter-server")
     (note,) = (note for note in result.notes if "in the order" in note)
     assert "order 0" not in note  # the server stands first, and not on the thin line
