@@ -19,6 +19,7 @@ import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -71,10 +72,13 @@ class Book:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        command = ["git", "describe", "--always", "--dirty"]
+        told = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
+        self.commit = told.stdout.strip()
         self.rows: Json = json.loads(path.read_text()) if path.exists() else {}
 
     def put(self, key: str, row: Json) -> None:
-        self.rows[key] = {**row, "date": time.strftime("%Y-%m-%d")}
+        self.rows[key] = {**row, "date": time.strftime("%Y-%m-%d"), "commit": self.commit}
         self.path.parent.mkdir(exist_ok=True)
         self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
 
@@ -308,7 +312,8 @@ def main() -> int:
             visit(place, places[place], book)
     figures = report(book) | {"simulator": simulated(book)}
     print(json.dumps(figures, indent=1))
-    (HERE / "results" / "summary.json").write_text(json.dumps(figures, indent=1) + "\n")
+    if not args.report:
+        (HERE / "results" / "summary.json").write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 
 

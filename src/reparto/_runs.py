@@ -59,9 +59,10 @@ def listed(job: Job) -> Iterator[None]:
 
 def _locked(pid: int) -> tuple[Path, IO[str]]:
     """The file of a run, locked; until it is, others may take it, or its folder, for left over."""
+    path = Path(f"{pid}.json")
     for _ in range(100):
-        path = _folder() / f"{pid}.json"
         try:
+            path = _folder() / path.name
             file = path.open("w")
             fcntl.flock(file, fcntl.LOCK_EX)  # whoever looks holds it for a moment only
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -14,7 +14,7 @@ from reparto.plan._noise import Noise, Trouble
 from reparto.plan._queue import Service, serve
 from reparto.plan.costs import predict
 from reparto.plan.simulate import MILESTONES, simulate
-from reparto.spec import Rehearsal, StrategyConfig
+from reparto.spec import StrategyConfig
 from tests.patience import quickest
 from tests.plan.recorded import recorded
 
@@ -36,17 +36,6 @@ def total_s(strategy, count=16, steps=160, *, changes="hosts=16,rate=1gbit", **t
 
 
 # Without trouble
-
-
-@pytest.mark.parametrize("label", ["all-reduce", "server, stale", "gossip", "diloco, rounds of 4"])
-def test_what_was_played_is_what_a_simulation_takes_without_trouble(label):
-    strategy = CANDIDATES[label]
-    played = Rehearsal(strategy=strategy, num_workers=4, step_s=0.7, num_steps=5)
-    survey = replace(there(), rehearsals=(played,), trials=())
-    usual = simulate(survey, strategy, 4, 480)
-    assert usual.mean_s == pytest.approx(0.7, rel=0.03)
-    assert simulate(survey, strategy, 4, 480, stragglers=0.3).mean_s > usual.mean_s
-    assert simulate(survey, strategy, 2, 480).mean_s != pytest.approx(0.7, rel=0.03)
 
 
 @pytest.mark.parametrize(

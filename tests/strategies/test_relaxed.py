@@ -205,6 +205,39 @@ def test_nobody_is_further_ahead_than_the_bound():
     assert torch.equal(found[0], found[2])
 
 
+def test_a_mean_of_rounds_that_leave_out_the_slowest_is_the_same_everywhere():
+    """Training goes on from the parameters of the server, and not from the mean."""
+
+    def work(group):
+        strategy = ParameterServer.Config(backup=1, batch="worker", average=4).build(group)
+        tensor = torch.zeros(3).requires_grad_()
+        optimizer = torch.optim.SGD([tensor], lr=0.1)
+        given = ParameterSet("set", [tensor])
+        given.optimizer_ref, given.share = lambda: optimizer, 1 / 3
+        tensor.grad = torch.ones(3)
+        strategy.start(given)
+        found = []
+        for _ in range(2):
+            for _ in range(6):
+                strategy.step(given, optimizer.step)
+                strategy.after_step(given)
+            strategy.settle()
+            strategy.settle()
+            shown = tensor.detach().clone()
+            strategy.resume()
+            found.append((shown, tensor.detach().clone()))
+        strategy.finish()
+        return found
+
+    meeting = Meeting(3, timeout_s=60)
+    first, *others = run_members(3, lambda rank, size: ThreadGroup(meeting, rank), work)
+    for number, (shown, trained) in enumerate(first):
+        assert all(torch.equal(shown, other[number][0]) for other in others)
+        assert all(torch.equal(trained, other[number][1]) for other in others)
+        assert (trained < shown).all() and (shown < 0).all()  # a mean lags behind
+    assert (first[1][1] < first[0][1]).all()
+
+
 def desk_of(config, size, lr=0.1, kind=torch.optim.SGD):
     """A server's desk that keeps two zeros, and a push of a gradient of ones."""
     desk, tensor = Desk(config, size), torch.zeros(2).requires_grad_()
@@ -470,7 +503,7 @@ def test_a_batch_a_worker_is_a_larger_batch():
     torch.testing.assert_close(merged, large)
 
 
-@pytest.mark.parametrize("kind", ["all-reduce", "diloco", "local-sgd"])
+@pytest.mark.parametrize("kind", ["all-reduce", "diloco", "local-sgd", "parameter-server"])
 def test_evaluations_see_a_mean_and_training_goes_on_as_it_was(kind):
     def script():
         torch.manual_seed(0)

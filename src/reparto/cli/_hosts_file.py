@@ -36,7 +36,8 @@ def hosts_of(args: argparse.Namespace) -> Cluster | None:
         return None
     if args.engine not in ("", "local"):
         raise UsageError(
-            f"--engine {args.engine} has hosts of its own", remedy="leave out --hosts or --engine"
+            f"--engine {args.engine} has hosts of its own",
+            remedy="leave out --hosts, or take --engine local",
         )
     return read_hosts(Path(args.hosts))
 

@@ -35,17 +35,24 @@ class _All(Work):
     def __init__(self, works: list[Any]) -> None:
         super().__init__()
         self._works = works
+        self._failure: BaseException | None = None
 
     def wait(self, timeout: Any = None) -> bool:
         """Until it is done; a part of it may be waited for once only."""
         limit = () if timeout is None else (timeout,)
-        while self._works:
-            self._works.pop(0).wait(*limit)
+        if self._failure is not None:
+            raise self._failure
+        try:
+            while self._works:
+                self._works.pop(0).wait(*limit)
+        except RuntimeError as error:
+            self._failure = error
+            raise
         return True
 
     def is_completed(self) -> bool:
         """Whether it is done."""
-        return all(work.is_completed() for work in self._works)
+        return self._failure is None and all(work.is_completed() for work in self._works)
 
 
 class GlooGroup(Group):

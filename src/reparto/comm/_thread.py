@@ -47,7 +47,7 @@ class Meeting:
         self.slots: list[Any] = [None] * size
         self.mail: dict[tuple[int, int, int], list[Tensor]] = {}
         self.mail_changed = threading.Condition()
-        self.awaited: dict[tuple[int, int, int], list[_Coming]] = {}
+        self.awaited: dict[tuple[int, int, int], tuple[list[_Coming], threading.Lock]] = {}
         self._beside: dict[str, Meeting] = {}
 
     def beside(self, name: str) -> Meeting:
@@ -167,13 +167,14 @@ class _Coming(Work):
     def __init__(self, meeting: Meeting, tensors: list[Tensor], key: tuple[int, int, int]) -> None:
         super().__init__()
         self._meeting, self._tensors, self._key = meeting, list(tensors), key
-        self._line = meeting.awaited.setdefault(key, [])
+        self._line, self._taking = meeting.awaited.setdefault(key, ([], threading.Lock()))
         self._line.append(self)
 
     def wait(self, timeout: Any = None) -> bool:
-        while self in self._line:
-            self._line[0]._take()
-            self._line.pop(0)
+        with self._taking:
+            while self in self._line:
+                self._line[0]._take()
+                self._line.pop(0)
         return True
 
     def _take(self) -> None:

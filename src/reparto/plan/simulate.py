@@ -4,16 +4,16 @@
                                   └─ who waits for a server   ─► events, on a heap  ─┴─► Simulation
 
 What a step takes comes from `costs`: without jitter, stragglers and failures both tell the same.
-Where steps were played or tried on as many workers, the simulation without trouble takes as long.
 Not part of the package's public list: it brings torch, since strategies tell their traffic
 themselves.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,8 +30,6 @@ from reparto.strategies._gossip import distances
 
 #: Points of the curve.
 MILESTONES = 100
-#: So many steps without trouble tell what a step takes.
-USUAL_STEPS = 200
 #: Who had to make so many times the steps that were wanted never comes to an end.
 MOST_TIMES = 20
 
@@ -85,13 +83,10 @@ def simulate(
         seed=seed,
     )
     _check(trouble, survey, num_workers, steps)
-    prediction = costs.predict(survey, strategy, num_workers, label)
-    way = _way(survey, strategy, num_workers)
-    played = {one.num_workers for one in survey.rehearsals}
-    if num_workers in played | {one.num_workers for one in survey.trials}:
-        usual = way.course(USUAL_STEPS, Trouble(jitter=jitter, seed=seed))
-        way = way.scaled(prediction.step_s * len(usual.ends) / usual.total_s)
-    course = way.course(steps, trouble)
+    expected = dataclasses.replace(survey, rehearsals=(), trials=())
+    prediction = costs.predict(expected, strategy, num_workers, label)
+    way = _way(expected, strategy, num_workers)
+    course = way.served(steps, trouble) if way.is_served else way.together(steps, trouble)
     mean_s = course.total_s / len(course.ends) if course.ends else math.inf
     durations = np.diff([0.0, *course.ends]) if course.ends else np.array([math.inf])
     spent, all_s = course.spent, course.spent.total or 1.0
@@ -162,23 +157,6 @@ class _Way:
     alone_s: float = 0.0
     is_served: bool = False
 
-    def scaled(self, factor: float) -> _Way:
-        """All of it takes so many times as long."""
-        work = replace(
-            self.work,
-            compute_s=factor * self.work.compute_s,
-            pack_s=factor * self.work.pack_s,
-            talks=tuple(
-                replace(one, seconds=factor * one.seconds, taken_s=factor * one.taken_s)
-                for one in self.work.talks
-            ),
-        )
-        return replace(self, work=work, line_s=factor * self.line_s, alone_s=factor * self.alone_s)
-
-    def course(self, steps: int, trouble: Trouble) -> _Course:
-        """Simulate it."""
-        return self.served(steps, trouble) if self.is_served else self.together(steps, trouble)
-
     def together(self, steps: int, trouble: Trouble) -> _Course:
         """Simulate workers that wait for each other."""
         size = len(self.work.compute_s)
@@ -188,7 +166,7 @@ class _Way:
         ends: list[float] = []
         saved = 0
         for factors in noise.steps():
-            before, began = replace(clocks.spent), clocks.at
+            before, began = dataclasses.replace(clocks.spent), clocks.at
             clocks.step(len(ends), factors)
             if len(ends) == steps - 1:
                 clocks.finish()

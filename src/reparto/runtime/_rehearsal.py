@@ -37,7 +37,7 @@ LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.6, 4.0
 #: A step, or a round, computes for so long at least, and for so many times as long as lines are
 #: busy, if the script's does: what travels behind the computing is to be hidden there.
 LEAST_COMPUTING_S, TIMES_TALKING = 0.15, 2.5
-#: What lines carry at most, where no limit is known.
+#: Taken for what lines carry, where nothing is known of them.
 _FAST_BITS_PER_S = 1e9
 #: Numbers that travel of each slice; slices of a worker at most.
 _FIELDS, _MOST_SLICES = 6, 12
@@ -159,9 +159,8 @@ class Stage:
         if config.num_serving:
             return False  # it needs workers that serve
         every = max(1, int(getattr(config, "sync_every", 1)))
-        return self._line_s(config) + every * self._part(config) * self._slowest_s(config) < (
-            LONGEST_S
-        )
+        line_s = self._line_s(config) if self.rate_bits_per_s else 0.0
+        return line_s + every * self._part(config) * self._slowest_s(config) < LONGEST_S
 
     def _line_s(self, config: strategies.Config) -> float:
         """How long the busiest line carries what belongs to a step."""
@@ -207,7 +206,7 @@ class Stage:
         try:
             if not self._all_agree(is_good):
                 return None
-            part = self._part(config)
+            part = max(self._part(config), self._updates(config, actors))
             first_s = self._timed(config, actors, 1, part)  # sets up everything
             wanted = max(LEAST_STEPS, int(TIMED_S / max(first_s, 1e-4)))
             rounds = math.ceil(min(wanted, 100) / every)
@@ -219,6 +218,14 @@ class Stage:
         finally:
             with contextlib.suppress(Exception):
                 strategy.finish()
+
+    def _updates(self, config: strategies.Config, actors: list[_Actor]) -> float:
+        """How much of the computing is making gradients and updates, which are played whole."""
+        speeds, rows = self._shared(config)
+        rank = self.group.rank()
+        mine = sum(actor.update_s for actor in actors)
+        part = mine / max(self.work.of(speeds[rank], rows[rank]), 1e-9)
+        return min(1.0, float(self.group.reduced(torch.tensor([part]), MAX)))
 
     def _all_agree(self, mine: bool) -> bool:
         return float(self.group.reduced(torch.tensor([float(not mine)]), MAX)) == 0.0
@@ -324,6 +331,7 @@ class _Actor:
         _local_costs.lay(self.parameters.tensors, self.gradients)
         self.strategy.backward_begins()
         for index in range(len(self.parameters.tensors) - 1, -1, -1):
+            self.strategy.whole(self.parameters.tensors[index])
             work()
             self.strategy.on_gradient(self.parameters, index)
         self.strategy.backward_ends()

@@ -72,7 +72,7 @@ class AllReduce(_base.Strategy):
             if self.horizon:
                 from reparto.strategies._average import AveragedAllReduce
 
-                return AveragedAllReduce(group, self, self.horizon)
+                return AveragedAllReduce(group, self)
             return AllReduce(group, self)
 
     def __init__(self, group: Group, config: AllReduce.Config) -> None:

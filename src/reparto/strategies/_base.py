@@ -140,7 +140,8 @@ class Shared(Config):
             a worker.
         average: Evaluations, checkpoints and the end see a mean of the parameters over about so
             many steps; 0 shows them as they are. ``auto``: 10 where a step is made of a batch a
-            worker. By all-reduce, local-sgd and diloco (``show=round``).
+            worker. By all-reduce, local-sgd and diloco (``show=round``), and by parameter-server
+            where it waits for workers, or for all but the slowest.
         balance: How a step's samples are shared out over workers. ``auto``: in proportion to
             measured speed, where workers differ; ``even``; or a weight for each, as ``2:1:1``.
         topology: Who stands beside whom. ``auto``: by the measured links, where there are enough

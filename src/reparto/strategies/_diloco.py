@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
 import torch
@@ -151,6 +151,11 @@ class DiLoCo(Together):
                     pattern="all-reduce", size_bytes=sent, every=self.sync_every, ready_at=1.0
                 ),
             )
+
+        @property
+        def settled(self) -> DiLoCo.Config:
+            """Rounds."""
+            return replace(self, begin_after=0)
 
         def build(self, group: Group) -> DiLoCo:
             """The live strategy."""

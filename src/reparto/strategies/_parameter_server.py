@@ -193,11 +193,13 @@ class ParameterServer(_base.Strategy):
 
         def build(self, group: Group) -> _base.Strategy:
             """The live strategy."""
-            if not self.apart:
-                return ParameterServer(group, self)
             from reparto.strategies._async_server import AsyncServer
+            from reparto.strategies._average import AveragedRounds, AveragedServer
 
-            return AsyncServer(group, self)
+            shows = bool(self.horizon)
+            if not self.apart:
+                return (AveragedServer if shows else ParameterServer)(group, self)
+            return (AveragedRounds if shows and self.backup else AsyncServer)(group, self)
 
         def build_served(self, group: Group, everyone: Group) -> _base.Strategy:
             """The live strategy where servers are dedicated."""

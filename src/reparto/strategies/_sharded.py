@@ -311,8 +311,9 @@ class Sharded(_base.Strategy):
             self._shelf.clear()
 
     def finish(self) -> None:
-        """The script has ended."""
+        """The script has ended, or others go on in this process."""
         unguard_data()
+        _keep_memory()
 
 
 class _Set:
@@ -374,8 +375,16 @@ def _give_back_memory() -> None:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**20)
 
 
-#: M_MMAP_THRESHOLD of malloc.h.
-_MMAP_THRESHOLD = -3
+def _keep_memory() -> None:
+    """Have it keep them again, as it does once it has seen some."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_MMAP_THRESHOLD, 2**25)
+        libc.mallopt(_TRIM_THRESHOLD, 2**26)
+
+
+#: Of malloc.h.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 
 
 def _missing(sizes: Sequence[float], room: float) -> list[int]:

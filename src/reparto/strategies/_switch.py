@@ -83,7 +83,7 @@ class Switch(Strategy):
         def settled(self) -> AllReduce.Config:
             """All-reduce, of which nobody looks at speeds."""
             balance = "even" if self.balance == "auto" else self.balance
-            return AllReduce.Config(batch=self.batch, rate=self.rate, balance=balance)
+            return AllReduce.Config(batch=self.batch, rate=self.rate, balance=balance, average=0)
 
         @property
         def computes_apart(self) -> bool:
