@@ -10,7 +10,10 @@ _TURNS = itertools.count()
 
 
 def measured(tries=4):
-    """Let a test that asserts nothing but times measure again: the machine may have been busy."""
+    """Let a test measure times again: the machine may have been busy.
+
+    What is no time is to be told by `pytest.fail`, which is not tried again.
+    """
 
     def wrap(test):
         @functools.wraps(test)

@@ -42,9 +42,10 @@ def losses_agree(found):
     curves = [[point.loss for point in one.run.curve] for one in found.cells]
     print(*curves, sep="\n")  # shown where the test fails
     alone, slow, quick = curves
-    assert slow == pytest.approx(quick, rel=1e-3)
-    for curve in (alone, quick):
-        assert curve[-1] < curve[0] - 0.2
+    if slow != pytest.approx(quick, rel=1e-3):
+        pytest.fail("losses differ with the line")
+    if any(curve[-1] >= curve[0] - 0.2 for curve in (alone, quick)):
+        pytest.fail("it does not learn")
 
 
 @pytest.mark.root

@@ -167,10 +167,11 @@ def test_batches_cut_by_hand_are_equal(tmp_path: Path, monkeypatch: pytest.Monke
 def test_one_worker_agrees_to_the_last_bit(
     classifier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(3):  # plain torch does not always repeat itself on a busy machine
+    for _ in range(3):
         result = prove(monkeypatch, classifier, workers=1, steps=6)
         if result.verdict == "equal" and result.tolerance == 0:
             break
+        assert any("does not repeat itself" in note for note in result.notes), result.divergence
     assert result.verdict == "equal", result.divergence
     assert result.tolerance == 0
 
