@@ -359,15 +359,15 @@ def untimed(strategy: StrategyConfig, num_workers: int) -> int:
     """Steps before anything is timed.
 
     Where nobody waits, the first worker gets ahead until it may not be any further; from then on
-    it goes at the pace of the slowest. One that is twice as fast makes twice as many steps until
-    then as it may be ahead; one that is a little faster is not held, and tells a little too much.
+    it goes at the pace of the slowest. One that is half as fast again makes three times as many
+    steps until then as it may be ahead; one that is hardly faster tells hardly too much.
     """
     from reparto.strategies import from_spec
 
     config = from_spec(strategy).settled
     lead = getattr(config, "lead", None)
     is_held = lead is not None and not getattr(config, "waits", True)
-    return WARM_UP + (2 * int(lead(num_workers)) if is_held and lead is not None else 0)
+    return WARM_UP + (3 * int(lead(num_workers)) if is_held and lead is not None else 0)
 
 
 def _steps_a_round(strategy: StrategyConfig) -> int:
