@@ -3,12 +3,13 @@
     python benchmarks/captioning_network/run.py --data FOLDER          as root; about an hour
     python benchmarks/captioning_network/run.py --data FOLDER --only steps times
 
-Four parts, each resumable; see README.md for what they mean.
+Five parts, each resumable; see README.md for what they mean.
 
     steps    steps to a development loss of 3.60, three seeds; nothing is limited
     times    seconds of a step on the lab: nodes × rates × {one node, reparto, DDP}
     whole    one run of reparto at each rate, from the first step to the loss
     length   1800 steps of one node, and what four nodes do in that time: loss and BLEU
+    beside   seconds of a step at 1 Gbit/s once more: one node, reparto and DDP in turn
 """
 
 from __future__ import annotations
@@ -211,6 +212,22 @@ class Bench:
                     assert found_s is not None, printed
                     self.book.put(key, {"step_s": float(found_s[1])})
 
+    def beside(self, rate: str = "1gbit", rounds: int = 3, num_steps: int = 51) -> None:
+        """One node, four nodes and DDP in turn, where they are held against each other."""
+        quick = self.words(steps=num_steps, evaluate_captions=64)
+        lab = ["--nodes", "4", "--rate", rate, "--cpu", str(CPU)]
+        for turn in range(rounds):
+            if not self.book.has(key := f"beside, one node, {turn}"):
+                one = self.reparto(["--nodes", "1", "--cpu", str(CPU)], (), quick)
+                self.book.put(key, _step_time(one))
+            if not self.book.has(key := f"beside, reparto, {rate}, {turn}"):
+                self.book.put(key, _step_time(self.reparto(lab, SETTINGS[CHOSEN[rate]], quick)))
+            if not self.book.has(key := f"beside, DDP, {rate}, {turn}"):
+                words = ["--steps", "32", "--batch-size", "32", "--lr", "0.003"]
+                found = re.search(r"median step (\d+\.\d+) s", self.ddp(4, rate, CPU, *words))
+                assert found is not None
+                self.book.put(key, {"step_s": float(found[1])})
+
     # ------------------------------------------------------------------------------- whole
 
     def whole(self) -> None:
@@ -358,7 +375,7 @@ def _commit() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--data", type=Path, required=True, help="Flickr8k's files")
-    parts = ["steps", "times", "whole", "length"]
+    parts = ["steps", "times", "whole", "length", "beside"]
     parser.add_argument("--only", nargs="+", default=parts, choices=parts)
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
