@@ -52,7 +52,10 @@ def _open(self, launch, cwd, env, inherited, scratch) -> ForkedProcess:
     log = None if main else os.open(scratch.log(self.rank), os.O_WRONLY | os.O_CREAT)
     sys.stdout.flush()
     gc.freeze()  # a worker that collects garbage shall not look at all that is here
+    # Of a thread that is being started just now, Python complains on the worker's standard error.
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     pid = os.fork()
+    sys.unraisablehook = hook
     if pid == 0:
         _become_worker(pipes, log, cwd, env, inherited)
     gc.unfreeze()

@@ -114,7 +114,6 @@ def test_missing_file_is_bad_usage(cli):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.forked
 @pytest.mark.parametrize(
     "arguments",
     [
