@@ -362,12 +362,12 @@ def untimed(strategy: StrategyConfig, num_workers: int) -> int:
     it goes at the pace of the slowest. One that is half as fast again makes three times as many
     steps until then as it may be ahead; one that is hardly faster tells hardly too much.
     """
-    from reparto.strategies import from_spec
+    from reparto.strategies import Shared, from_spec
 
     config = from_spec(strategy).settled
-    lead = getattr(config, "lead", None)
-    is_held = lead is not None and not getattr(config, "waits", True)
-    return WARM_UP + (3 * int(lead(num_workers)) if is_held and lead is not None else 0)
+    if not isinstance(config, Shared) or config.waits:
+        return WARM_UP
+    return WARM_UP + 3 * config.lead(num_workers)
 
 
 def _steps_a_round(strategy: StrategyConfig) -> int:

@@ -55,6 +55,7 @@ def test_what_a_file_says_of_a_host_is_believed(tmp_path):
         ('[[hosts]]\nname = "a"\ncore = 2', "host 1: unknown core"),
         ('[[hosts]]\nname = "a"\ncores = 0', "host 1: cores = 0"),
         ('[[hosts]]\nname = "a"\nenter = 3', "host 1: enter = 3"),
+        ('[[hosts]]\nname = "a"\nenter = "it\'s"', "host 1: enter = "),
         ('[[hosts]]\nname = "a"\nmemory = "many"', "host 1: memory"),
         ("[[hosts", "hosts.toml: "),
     ],

@@ -26,10 +26,10 @@ def slices(step_s=0.004, num_meetings=0.0):
     ]  # fmt: skip
 
 
-def owner():
-    weight = torch.zeros(10, 30, requires_grad=True)
+def owner(count=1):
+    weights = [torch.zeros(10, 30, requires_grad=True) for _ in range(count)]
     return SimpleNamespace(
-        name="owner", tensors=[weight], optimizer=torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+        name="owner", tensors=weights, optimizer=torch.optim.SGD(weights, lr=0.1, momentum=0.9)
     )
 
 
@@ -39,13 +39,20 @@ def played(wanted, size=2, until_s=200.0, rate=None, **given):
 
     def member(group):
         made = iter(meetings[1:])
+
+        def fresh():
+            given.setdefault("groups", []).append(
+                CountingGroup(ThreadGroup(next(made), group.rank()))
+            )
+            return given["groups"][-1]
+
         stage = Stage(
             group,
             given["each"][group.rank()] if "each" in given else given.get("slices", slices()),
             PROFILE,
-            [owner()],
+            [owner(given.get("tensors", 1))],
             rate,
-            lambda: CountingGroup(ThreadGroup(next(made), group.rank())),
+            fresh,
         )
         return stage.play(wanted, time.perf_counter() + until_s)
 
@@ -111,6 +118,18 @@ def test_a_server_that_does_not_wait_is_as_slow_as_its_slowest_worker():
     stale = StrategyConfig(kind="parameter-server", settings={"mode": "stale", "batch": "worker"})
     (told,) = played([stale], each=[slices(), slices(step_s=0.04)])[0]
     assert told.step_s > 0.035
+
+
+def test_sharded_gathers_again_for_the_backward_pass_what_it_could_not_keep():
+    def bytes_a_step(keep_bytes):
+        settings = {"min_bytes": 0, "keep_bytes": keep_bytes}
+        groups = []
+        wanted = [StrategyConfig(kind="sharded", settings=settings)]
+        (told,) = played(wanted, tensors=4, groups=groups)[0]
+        return groups[0].wire_bytes / (told.num_steps + 1)  # the first one sets up everything
+
+    # In and out again: of four tensors, all but the last one come twice.
+    assert bytes_a_step(1) > 1.2 * bytes_a_step(2**20)
 
 
 def test_a_part_of_long_computing_is_played_and_the_rest_added():

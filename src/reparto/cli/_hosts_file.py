@@ -75,9 +75,12 @@ def _host(plain: Any, where: str) -> Host:
         unknown = ", ".join(sorted(set(plain) - _KEYS)) if isinstance(plain, Mapping) else plain
         known = ", ".join(sorted(_KEYS))
         raise UsageError(f"{where}: unknown {unknown}", remedy=f"a host has {known}")
-    enter = plain.get("enter", ())
-    prefix = shlex.split(enter) if isinstance(enter, str) else enter
-    if not isinstance(prefix, list | tuple) or not all(isinstance(word, str) for word in prefix):
+    enter = plain.get("enter", [])
+    try:
+        prefix = shlex.split(enter) if isinstance(enter, str) else enter
+    except ValueError:  # a quotation without an end
+        prefix = None
+    if not isinstance(prefix, list) or not all(isinstance(word, str) for word in prefix):
         raise UsageError(f"{where}: enter = {enter!r}", remedy="give a command, as a string")
     counts = {"cores": plain.get("cores", num_cores()), "gpus": plain.get("gpus", 0)}
     for key, least in (("cores", 1), ("gpus", 0)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
 import torch
@@ -155,7 +155,7 @@ class DiLoCo(Together):
         @property
         def settled(self) -> DiLoCo.Config:
             """Rounds."""
-            return replace(self, begin_after=0)
+            return dataclasses.replace(self, begin_after=0)
 
         def build(self, group: Group) -> DiLoCo:
             """The live strategy."""
