@@ -2,6 +2,7 @@
 
     python benchmarks/strategies/run.py                          the whole table, hours
     python benchmarks/strategies/run.py --only diloco --workers 16
+    python benchmarks/strategies/run.py --cores 16               several runs at once
 
 A run that is broken off goes on where it was when it is started again; rows say of which commit
 they are, and those of older defaults are to be deleted by hand. See README.md.
@@ -11,17 +12,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BIN = Path(sys.executable).parent
 Json = dict[str, Any]
 
 WORKER = ("batch=worker",)
@@ -91,10 +94,10 @@ def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) 
     settings = (*settings, *extra)
     row: Json = {"name": name, "strategy": strategy, "settings": list(settings),
                  "workers": workers, "seed": seed, "epochs": epochs,
-                 "commit": environment()["commit"]}  # fmt: skip
+                 **environment()}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "result.json")
-        command = [str(BIN / "reparto"), "run", "--no-probe", "--json", str(report),
+        command = [sys.executable, "-m", "reparto", "run", "--no-probe", "--json", str(report),
                    "--threads", "1", "--strategy", strategy]  # fmt: skip
         if strategy != "single":
             command += ["--workers", str(workers), "--relaxed"]
@@ -120,7 +123,8 @@ def table(rows: list[Json]) -> str:
     for row in rows:
         if "error" not in row:
             groups.setdefault((row["name"], row["workers"]), []).append(row)
-    alone = {row["seed"]: row["accuracy"][-1] for row in rows if row["name"] == "sequential"}
+    sequential = groups.get(("sequential", 1), [])
+    alone = {row["seed"]: row["accuracy"][-1] for row in sequential}
     for (name, workers), found in groups.items():
         last = [row["accuracy"][-1] for row in found]
         lost = [row["accuracy"][-1] - alone[row["seed"]] for row in found if row["seed"] in alone]
@@ -139,8 +143,28 @@ def environment() -> Json:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
     )
-    return {"torch": torch.__version__, "commit": commit.stdout.strip(),
-            "date": time.strftime("%Y-%m-%d")}  # fmt: skip
+    return {"torch": torch.__version__, "cores": os.cpu_count(),
+            "commit": commit.stdout.strip(), "date": time.strftime("%Y-%m-%d")}  # fmt: skip
+
+
+class Cores:
+    """So many cores, a core a worker; a run waits until there are enough, unless it is alone."""
+
+    def __init__(self, number: int) -> None:
+        self._all = self._free = number
+        self._changed = threading.Condition()
+
+    def take(self, wanted: int) -> int:
+        taken = min(wanted, self._all)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= taken)
+            self._free -= taken
+        return taken
+
+    def give_back(self, taken: int) -> None:
+        with self._changed:
+            self._free += taken
+            self._changed.notify_all()
 
 
 def main() -> None:
@@ -149,6 +173,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8, 16], metavar="N")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="S")
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=1, metavar="N", help="to run on at once")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "accuracy.json")
     args = parser.parse_args()
@@ -162,19 +187,33 @@ def main() -> None:
         return row["name"], row["workers"], row["seed"], row["epochs"], tuple(row["settings"])
 
     done = {key(row) for row in rows if "error" not in row}
-    for name in [one for one in CELLS if re.search(args.only, one)]:
-        for workers in args.workers if name != "sequential" else [1]:
-            for seed in args.seeds:
-                settings = (*CELLS[name][1], *args.set)
-                if (name, workers, seed, args.epochs, settings) in done:
-                    continue
-                row = measured(name, workers, seed, args.epochs, args.set)
-                rows.append(row)
-                told = row.get("error", f"{row['accuracy'][-1:]} {row['seconds']} s")[-200:]
-                print(f"{name:<24} {workers:>2} workers  seed {seed}  {told}", flush=True)
-                args.results.parent.mkdir(exist_ok=True)
-                text = json.dumps({"environment": environment(), "rows": rows}, indent=1)
-                args.results.write_text(text + "\n")
+    todo = [
+        (name, workers, seed)
+        for name in CELLS
+        if re.search(args.only, name)
+        for workers in (args.workers if name != "sequential" else [1])
+        for seed in args.seeds
+        if (name, workers, seed, args.epochs, (*CELLS[name][1], *args.set)) not in done
+    ]
+    cores, writing = Cores(args.cores), threading.Lock()
+
+    def run(cell: tuple[str, int, int]) -> None:
+        name, workers, seed = cell
+        taken = cores.take(workers)
+        try:
+            row = measured(name, workers, seed, args.epochs, args.set)
+        finally:
+            cores.give_back(taken)
+        with writing:
+            rows.append(row)
+            told = row.get("error", f"{row['accuracy'][-1:]} {row['seconds']} s")[-200:]
+            print(f"{name:<24} {workers:>2} workers  seed {seed}  {told}", flush=True)
+            args.results.parent.mkdir(exist_ok=True)
+            text = json.dumps({"environment": environment(), "rows": rows}, indent=1)
+            args.results.write_text(text + "\n")
+
+    with ThreadPoolExecutor(args.cores) as pool:
+        list(pool.map(run, todo))
     print(table(rows))
 
 
