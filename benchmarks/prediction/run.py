@@ -53,7 +53,7 @@ NUM_CELLS, NUM_LABS, SEED = 80, 16, 20261116
 RUN_S, LEAST_STEPS, LONGEST_S = 9.0, 5, 60.0
 #: Unlike hosts get slices in proportion after some steps; what is timed comes after that, unless
 #: these steps would take longer than so much.
-BALANCED_AFTER, BALANCING_S = 34, 20.0
+BALANCED_AFTER, BALANCING_S = 34, 45.0
 Json = dict[str, Any]
 Place = tuple[str, str, str]  # model, rate, hosts
 

@@ -347,12 +347,25 @@ class _Clock(Watcher):
         if not isinstance(event, Step) or event.rank != 0 or event.record.step < self._skip:
             return
         self._records.append(event.record)
-        first, *later = self._records
-        whole = [one for one in later if (one.step - first.step) % self._round == 0]
-        if whole or later:  # not every step is told; of many, a part of a round is no matter
-            last = (whole or later)[-1]
+        if len(self._records) > 1:
+            first, last = self._longest()
             self.num_steps = last.step - first.step
             self.step_s = (last.time_s - first.time_s) / self.num_steps
+
+    def _longest(self) -> tuple[StepRecord, StepRecord]:
+        """Two steps at the same place in a round, as far apart as there are.
+
+        Not every step is told. A fast worker waits once a round: a part of a round tells little.
+        """
+        firsts: dict[int, StepRecord] = {}
+        found: list[tuple[StepRecord, StepRecord]] = []
+        for one in self._records:
+            first = firsts.setdefault(one.step % self._round, one)
+            if first is not one:
+                found.append((first, one))
+        if not found:
+            return self._records[0], self._records[-1]
+        return max(found, key=lambda pair: pair[1].step - pair[0].step)
 
 
 def untimed(strategy: StrategyConfig, num_workers: int) -> int:
@@ -371,7 +384,9 @@ def untimed(strategy: StrategyConfig, num_workers: int) -> int:
 
 
 def _steps_a_round(strategy: StrategyConfig) -> int:
-    return int(strategy.settings.get("sync_every", 1))
+    from reparto.strategies import from_spec
+
+    return max(1, int(getattr(from_spec(strategy).settled, "sync_every", 1)))
 
 
 def _steps_of_trial(one: Prediction) -> int:
