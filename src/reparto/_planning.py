@@ -49,7 +49,7 @@ LIMIT_S = 55.0
 #: Workers that have told the most of it and do not come to an end are ended.
 LONGEST_S = 75.0
 #: Steps of a trial, after the first; as many rounds as that takes.
-TRIAL_STEPS, MOST_TRIAL_STEPS = 5, 200
+TRIAL_STEPS, MOST_TRIAL_STEPS = 5, 2000
 #: Where they are short, it goes on for so long.
 TRIAL_S = 1.5
 #: Steps before anything is timed.
