@@ -340,6 +340,8 @@ class _Clock(Watcher):
     def __init__(self, steps_a_round: int, skip: int) -> None:
         self._round, self._skip = steps_a_round, skip
         self._records: list[StepRecord] = []
+        self._firsts: dict[int, StepRecord] = {}  # by their place in a round
+        self._has_round = False
         self.step_s: float | None = None
         self.num_steps = 0
 
@@ -348,24 +350,23 @@ class _Clock(Watcher):
             return
         self._records.append(event.record)
         if len(self._records) > 1:
-            first, last = self._longest()
-            self.num_steps = last.step - first.step
-            self.step_s = (last.time_s - first.time_s) / self.num_steps
+            self._compare(event.record)
+        else:
+            self._firsts[event.record.step % self._round] = event.record
 
-    def _longest(self) -> tuple[StepRecord, StepRecord]:
+    def _compare(self, last: StepRecord) -> None:
         """Two steps at the same place in a round, as far apart as there are.
 
         Not every step is told. A fast worker waits once a round: a part of a round tells little.
         """
-        firsts: dict[int, StepRecord] = {}
-        found: list[tuple[StepRecord, StepRecord]] = []
-        for one in self._records:
-            first = firsts.setdefault(one.step % self._round, one)
-            if first is not one:
-                found.append((first, one))
-        if not found:
-            return self._records[0], self._records[-1]
-        return max(found, key=lambda pair: pair[1].step - pair[0].step)
+        first = self._firsts.setdefault(last.step % self._round, last)
+        if first is last and not self._has_round:
+            first = self._records[0]
+        elif first is not last and not self._has_round:
+            self._has_round, self.num_steps = True, 0
+        if last.step - first.step > self.num_steps:
+            self.num_steps = last.step - first.step
+            self.step_s = (last.time_s - first.time_s) / self.num_steps
 
 
 def untimed(strategy: StrategyConfig, num_workers: int) -> int:

@@ -52,6 +52,7 @@ class Work:
         self._out = torch.empty(_SIDE, _SIDE)
         self._by_cpu = torch.get_num_threads() == 1
         self._unit_s = 0.0 if self._by_cpu else self._timed()
+        self._ahead_s = 0.0
 
     def _timed(self) -> float:
         """Seconds of one, while the others do the same."""
@@ -75,9 +76,10 @@ class Work:
         if not self._by_cpu:
             self._multiply(round(max(0.0, seconds) / self._unit_s))
             return
-        end = time.thread_time() + seconds
+        end = time.thread_time() + seconds - self._ahead_s  # pieces may be shorter than a product
         while time.thread_time() < end:
             self._multiply(1)
+        self._ahead_s = time.thread_time() - end
 
 
 class Stage:
@@ -123,9 +125,10 @@ class Stage:
             config = strategies.from_spec(candidate).settled
             alike = self._alike(config)
             if alike not in known:
-                if not self._is_agreed(time.perf_counter() < until):
-                    break
-                known[alike] = self._played(config) if self._is_short(config) else None
+                is_short = self._is_short(config)
+                end = time.perf_counter() + (self._expected_s(config) if is_short else 0.0)
+                is_in_time = self._is_agreed(end < until)  # a shorter one may still be
+                known[alike] = self._played(config) if is_short and is_in_time else None
             seconds = known[alike]
             if seconds is not None:
                 found.append(
@@ -161,6 +164,14 @@ class Stage:
         every = max(1, int(getattr(config, "sync_every", 1)))
         line_s = self._line_s(config) if self.rate_bits_per_s else 0.0
         return line_s + every * self._part(config) * self._slowest_s(config) < LONGEST_S
+
+    def _expected_s(self, config: strategies.Config) -> float:
+        """About how long it takes to play: a first step, and those that are timed."""
+        every = max(1, int(getattr(config, "sync_every", 1)))
+        line_s = self._line_s(config) if self.rate_bits_per_s else 0.0
+        step_s = line_s + self._part(config) * self._slowest_s(config)
+        timed_s = min(LONGEST_S, max(TIMED_S, LEAST_STEPS * step_s))
+        return step_s + max(every * step_s, timed_s)
 
     def _line_s(self, config: strategies.Config) -> float:
         """How long the busiest line carries what belongs to a step."""
