@@ -4,8 +4,8 @@
     python benchmarks/strategies/run.py --only diloco --workers 16
     python benchmarks/strategies/run.py --cores 16               several runs at once
 
-A run that is broken off goes on where it was when it is started again; rows say of which commit
-they are, and those of older defaults are to be deleted by hand. See README.md.
+A run that is broken off goes on where it was when it is started again; new rows say of which
+commit they are, and those of older defaults are to be deleted by hand. See README.md.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ CELLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "async": ("parameter-server", (*WORKER, "mode=async")),
     "backup": ("parameter-server", (*WORKER, "backup=1")),
     "switch": ("switch", WORKER),
+    "switch, window 20": ("switch", (*WORKER, "window=20")),
     "local-sgd": ("local-sgd", (*PAIRS, *compressed("quantize", bits=1))),
     "local-sgd, 8 bits": ("local-sgd", (*PAIRS, *compressed("quantize"))),
     "post-local-sgd": (
@@ -110,6 +111,8 @@ def measured(name: str, workers: int, seed: int, epochs: int, extra: list[str]) 
         if done.returncode:
             return {**row, "error": done.stderr[-2000:]}
         result = json.loads(report.read_text())["result"]
+    if fired := re.search(r"asynchronous after step (\d+)", done.stdout + done.stderr):
+        row["fired_at"] = int(fired[1])
     row["num_steps"] = result["num_steps"]
     row["wire_bytes"] = result["wire_bytes"]
     return row
@@ -209,7 +212,7 @@ def main() -> None:
             told = row.get("error", f"{row['accuracy'][-1:]} {row['seconds']} s")[-200:]
             print(f"{name:<24} {workers:>2} workers  seed {seed}  {told}", flush=True)
             args.results.parent.mkdir(exist_ok=True)
-            text = json.dumps({"environment": environment(), "rows": rows}, indent=1)
+            text = json.dumps({"rows": rows}, indent=1)
             args.results.write_text(text + "\n")
 
     with ThreadPoolExecutor(args.cores) as pool:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from reparto.comm import Meeting, ThreadGroup
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Host, Profile, StrategyConfig
 from reparto.strategies import AllReduce, from_spec
@@ -16,7 +17,7 @@ from reparto.strategies.compressors import (
     available,
 )
 from reparto.strategies.compressors._topk import warmed
-from reparto.testing import CompressorContract
+from reparto.testing import CompressorContract, run_members
 
 
 class TestUncompressed(CompressorContract):
@@ -87,6 +88,17 @@ class TestQuantizeOfOne(CompressorContract):
 
     def test_fewer_bytes_are_sent(self, config):
         assert config.ratio((1000, 1000), self.size) == 1.0  # nothing is sent at all
+
+
+def test_powersgd_takes_parameters_of_half_precision():
+    def work(group):
+        flat = torch.randn(64 * 32, generator=torch.Generator().manual_seed(0)).bfloat16()
+        total = PowerSGD.Config(rank=2).build(group).sum_over(flat, ((64, 32),), "weights")
+        return total.dtype, bool(total.isfinite().all())
+
+    meeting = Meeting(2)
+    found = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    assert found == [(torch.bfloat16, True)] * 2
 
 
 def test_they_are_found_by_name():

@@ -23,7 +23,7 @@ from reparto.strategies._base import ParameterSet
 from reparto.strategies._flat import padded
 from reparto.strategies._parameter_server import refuse_gpus
 from reparto.strategies._replicas import Part, Replica
-from reparto.strategies.compressors import Uncompressed
+from reparto.strategies.compressors import PowerSGD, RandomK, Uncompressed
 
 Graph = Literal["ring", "exponential", "random"]
 
@@ -70,6 +70,11 @@ class Gossip(_base.Strategy):
                     f"a compressor on a graph that is {self.graph}",
                     remedy="set graph=ring: public copies are kept of lasting neighbours only",
                 )
+            if isinstance(self.compressor, (RandomK.Config, PowerSGD.Config)):
+                raise UsageError(
+                    f"{self.compressor.kind} adds up over all workers at once",
+                    remedy="neighbours decode each other alone: take quantize, cast or topk",
+                )
 
         @property
         def changes(self) -> str:
@@ -91,6 +96,10 @@ class Gossip(_base.Strategy):
             if self.compressor.is_lossy:
                 size = self.compressor.encoded_bytes(profile.num_parameters)
             num_workers = max(1, len(cluster.hosts))
+            if self.graph == "random":  # of an odd number, one worker a round talks to nobody
+                size = round(size * (num_workers // 2 * 2) / num_workers)
+                every = self.sync_every
+                return (Message(pattern="swap", size_bytes=size, every=every, ready_at=1.0),)
             rounds = range(len(distances(self, num_workers)))
             every = self.sync_every * len(rounds)
             return tuple(
@@ -116,7 +125,7 @@ class Gossip(_base.Strategy):
         """Learn of a set of parameters; all workers begin alike."""
         refuse_gpus(parameters)
         replica = self.replicas[parameters.name] = Replica(parameters)
-        for part in replica.parts:
+        for part in replica.parts if self.config.compressor.is_lossy else ():
             members = {*neighbours(self.config, self.group.rank(), self.group.size(), 0)}
             members.add(self.group.rank())
             self.public[part.key] = {member: part.flat() for member in members}
@@ -185,7 +194,7 @@ class Gossip(_base.Strategy):
         for replica in self.replicas.values():
             for part in replica.parts:
                 part.put(self.group.sum(part.flat()) / self.group.size())
-                for member in self.public[part.key]:
+                for member in self.public.get(part.key, ()):
                     self.public[part.key][member] = part.flat()
             replica.met()
         self.compressor.forget()

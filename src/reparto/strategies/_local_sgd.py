@@ -55,7 +55,7 @@ class LocalSGD(Together):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            if self.sync_every < 1 or self.most < self.sync_every:
+            if self.sync_every < 1 or (self.adapt and self.most < self.sync_every):
                 raise UsageError(
                     f"rounds of {self.sync_every} to {self.most} steps",
                     remedy="sync_every is at least 1, and not above most",
@@ -135,7 +135,7 @@ class LocalSGD(Together):
             self._meet(part, part.anchor + mean)
             if part.left is not None:
                 part.put(part.anchor + part.left)
-        self._treat_moments(replica)
+        self._treat_moments(replica, weight)
         replica.met()
         return means
 
@@ -160,7 +160,7 @@ class LocalSGD(Together):
         for part in replica.parts:
             part.left = None
             self._meet(part, part.anchor + self.group.sum(part.drift().mul_(weight)))
-        self._treat_moments(replica)
+        self._treat_moments(replica, weight)
         replica.met()
 
     def _meet(self, part: Part, flat: Tensor) -> None:
@@ -193,7 +193,7 @@ class LocalSGD(Together):
         elif alike < 0.3:
             self.sync_every = max(1, self.sync_every // 2)
 
-    def _treat_moments(self, replica: Replica) -> None:
+    def _treat_moments(self, replica: Replica, weight: float) -> None:
         optimizer = replica.parameters.optimizer
         if self.config.moments == "keep" or optimizer is None:
             return
@@ -201,7 +201,7 @@ class LocalSGD(Together):
             optimizer.state.clear()
             return
         for moments in self._everyones(_moments(optimizer, replica.parameters)):
-            total = self.group.sum(laid(moments).mul_(replica.mean_weight))  # never lossily
+            total = self.group.sum(laid(moments).mul_(weight))  # never lossily
             spread(total, moments)
 
     def _everyones(self, moments: list[dict[int, Tensor]]) -> list[list[Tensor]]:

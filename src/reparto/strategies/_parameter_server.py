@@ -103,6 +103,11 @@ class ParameterServer(_base.Strategy):
                     "dedicated servers without mode=sync, or with backup",
                     remedy="leave out dedicated: such servers are threads of workers",
                 )
+            if self.dedicated and self.average not in ("auto", 0):
+                raise UsageError(
+                    f"average={self.average} with dedicated servers",
+                    remedy="leave out one of them: dedicated servers show no mean",
+                )
             if not self.apart and self.compressor.is_lossy:
                 raise UsageError(
                     "a synchronous server with a compressor",
@@ -132,6 +137,11 @@ class ParameterServer(_base.Strategy):
         def num_serving(self) -> int:
             """Dedicated servers."""
             return self.servers if self.dedicated else 0
+
+        @property
+        def horizon(self) -> int:
+            """Dedicated servers show no mean."""
+            return 0 if self.dedicated else super().horizon
 
         @property
         def apart(self) -> bool:

@@ -87,7 +87,7 @@ class PowerSGD(_base.Compressor):
             [one @ self._second(key, number, one) for number, one in matrices.items()],
             [pieces[number] for number in others],
         )
-        firsts = [torch.linalg.qr(first).Q for first in firsts]
+        firsts = [torch.linalg.qr(_wide(first)).Q.to(first.dtype) for first in firsts]
         seconds, _ = self._summed(
             [one.t() @ first for one, first in zip(matrices.values(), firsts, strict=True)], []
         )
@@ -129,3 +129,8 @@ class PowerSGD(_base.Compressor):
         sums = self.group.sum(torch.cat([one.reshape(-1) for one in together])).split(sizes)
         shaped = [one.view_as(like) for one, like in zip(sums, together, strict=True)]
         return shaped[: len(factors)], shaped[len(factors) :]
+
+
+def _wide(matrix: Tensor) -> Tensor:
+    """As precise as factorising takes it."""
+    return matrix if matrix.element_size() > 2 else matrix.float()
