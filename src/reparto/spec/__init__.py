@@ -28,6 +28,7 @@ from reparto.spec._forecast import Forecast, Prediction, Span, Wish
 from reparto.spec._job import Job
 from reparto.spec._lab import Lab, LabHost, LabLink
 from reparto.spec._lab_sweep import LabCell, LabSweep
+from reparto.spec._measurement import BenchReport, Flag, Measurement, Work
 from reparto.spec._plan import (
     Message,
     Pattern,
@@ -58,6 +59,7 @@ from reparto.spec._usage import HostUsage, Recording, UsageSample
 __all__ = [
     "Assignment",
     "Begin",
+    "BenchReport",
     "Cluster",
     "ComparedRun",
     "Comparison",
@@ -72,6 +74,7 @@ __all__ = [
     "Finding",
     "FitPoint",
     "FitResult",
+    "Flag",
     "Forecast",
     "Host",
     "HostUsage",
@@ -84,6 +87,7 @@ __all__ = [
     "Line",
     "Link",
     "LocalCost",
+    "Measurement",
     "Message",
     "Milestone",
     "Note",
@@ -120,6 +124,7 @@ __all__ = [
     "VerifyResult",
     "Waypoint",
     "Wish",
+    "Work",
     "WorkerProfile",
     "WorkerSurvey",
     "decode",
