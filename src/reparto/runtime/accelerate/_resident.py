@@ -1,0 +1,132 @@
+"""Data that lies in memory as a whole is cut on the device: the same batches in the same order.
+
+torch's own loader takes a thousand items one by one and puts them together again, which for small
+models takes longer than the training. Where a data set is nothing but tensors, and batches are
+put together as torch does it, a batch is the same as the rows of those tensors, taken at once.
+The random numbers that decide the order are drawn as torch draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
+
+
+class Resident:
+    """Batches of one pass.
+
+    Args:
+        loader: The script's.
+        tensors: All its data, on the device.
+        rows: Which rows of the data its items are; None for all, in order.
+    """
+
+    def __init__(
+        self, loader: DataLoader[Any], tensors: list[Tensor], rows: Tensor | None
+    ) -> None:
+        self._loader, self._tensors, self._rows = loader, tensors, rows
+        self._device = tensors[0].device
+        self._batches: Iterator[Tensor] | None = None
+        # The seed of workers that the loader would have started: drawn, so that what comes after
+        # it is drawn as alone.
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+    def __iter__(self) -> Resident:
+        return self
+
+    def __next__(self) -> list[Tensor]:
+        with torch._C.DisableTorchFunction():
+            if self._batches is None:
+                self._batches = iter(self._indices())
+            index = next(self._batches)
+        # The script's own calls, as far as a tape is concerned.
+        return [torch.index_select(tensor, 0, index) for tensor in self._tensors]
+
+    def _indices(self) -> Iterator[Tensor]:
+        sampler = self._loader.batch_sampler
+        assert sampler is not None
+        order = _order(sampler)
+        if order is not None:
+            assert isinstance(sampler, BatchSampler)
+            yield from _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+            return
+        for batch in sampler:
+            yield self._placed(torch.as_tensor([int(index) for index in batch]))
+
+    def _placed(self, indices: Tensor) -> Tensor:
+        indices = indices if self._rows is None else self._rows[indices]
+        return indices.to(self._device)
+
+
+def _order(sampler: Any) -> Tensor | None:
+    """The order of a whole pass, drawn as torch's own samplers do it; None for others."""
+    if type(sampler) is not BatchSampler:
+        return None
+    order = sampler.sampler
+    if type(order) is SequentialSampler:
+        return torch.arange(len(order))
+    if type(order) is not RandomSampler or order.replacement or order.generator is not None:
+        return None
+    total = len(order.data_source)  # type: ignore[arg-type]
+    if order.num_samples != total:
+        return None
+    generator = torch.Generator()
+    generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
+    return torch.randperm(total, generator=generator)
+
+
+def _cut(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
+    end = len(order) - (len(order) % size if drop_last else 0)
+    for start in range(0, end, size):
+        yield order[start : min(start + size, end)]
+
+
+def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None] | None:
+    """The tensors that a loader's items are rows of, and which rows; None where they are not."""
+    if type(loader) is not DataLoader or loader.collate_fn is not default_collate:
+        return None
+    if loader.batch_sampler is None or loader._iterator is not None:
+        return None
+    dataset, rows = loader.dataset, None
+    while type(dataset) is Subset:
+        inner = torch.as_tensor([int(index) for index in dataset.indices])
+        rows = inner if rows is None else inner[rows]
+        dataset = dataset.dataset
+    if type(dataset) is not TensorDataset or not dataset.tensors:
+        return None
+    if any(tensor.requires_grad or tensor.layout != torch.strided for tensor in dataset.tensors):
+        return None
+    return dataset.tensors, rows
+
+
+def iterating(
+    place: Callable[[tuple[Tensor, ...]], list[Tensor] | None], original: Any
+) -> Callable[[DataLoader[Any]], Any]:
+    """``DataLoader.__iter__`` for data that lies in memory.
+
+    Args:
+        place: Brings tensors to the device; None where they do not fit.
+        original: As torch does it.
+    """
+
+    def __iter__(self: DataLoader[Any]) -> Any:
+        with torch._C.DisableTorchFunction():
+            found = data_of(self)
+            tensors = None if found is None else place(found[0])
+            if found is None or tensors is None:
+                return original(self)
+            return Resident(self, tensors, found[1])
+
+    return __iter__
