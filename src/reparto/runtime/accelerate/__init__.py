@@ -21,6 +21,7 @@ from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._home import Home, mark_buffers
 from reparto.runtime.accelerate._later import Later, now
 from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Tape
+from reparto.runtime.accelerate._pure import PureCalls, listen
 from reparto.runtime.accelerate._steps import fast
 
 __all__ = ["Accelerator", "Later", "now"]
@@ -62,7 +63,7 @@ class Accelerator:
     def install(self) -> None:
         """Begin; on a GPU, all that this thread computes goes to one stream."""
         self._undo.append(mark_buffers())
-        self._replace(DataLoader, "__iter__", lambda o: _resident.iterating(self._placed, o))
+        self._replace(DataLoader, "__iter__", lambda o: _resident.iterating(self, o))
         if self.device.type == "cuda":
             self._stream = torch.cuda.Stream(self.device)
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -70,6 +71,9 @@ class Accelerator:
         if self.engine is not None:
             for kind in (torch.optim.Optimizer, torch.nn.Module):
                 self._replace(kind, "zero_grad", self._zeroing)
+            self._watch_modules(self.engine)
+            for module in (torch.nn.functional, torch._tensor):
+                self._replace(module, "handle_torch_function", self.engine.handled)
             self.engine.mode.__enter__()
 
     def uninstall(self) -> None:
@@ -86,6 +90,17 @@ class Accelerator:
         original = vars(owner)[name]
         setattr(owner, name, made(original))
         self._undo.append(lambda: setattr(owner, name, original))
+
+    def _watch_modules(self, engine: Engine) -> None:
+        original: Any = torch.nn.Module.__call__
+        engine.pure = PureCalls(original)
+        for owner, name, counting in listen(engine.pure.changes):
+            self._replace(owner, name, lambda _, made=counting: made)
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return engine.module(self, original, args, kwargs)
+
+        self._replace(torch.nn.Module, "__call__", lambda _: __call__)
 
     def _zeroing(self, original: Any) -> Any:
         engine = self.engine
@@ -114,24 +129,23 @@ class Accelerator:
             return tensor.item()
         return self.engine.later(tensor)
 
-    def _placed(self, tensors: tuple[Tensor, ...]) -> list[Tensor] | None:
+    def cut(self, rows: _resident.Rows, index: Tensor) -> Any:
+        """A batch; on a tape it is a call like those of the script."""
+        if self.engine is None:
+            return rows(index)
+        return self.engine.rows(rows, index)
+
+    def placed(self, tensors: tuple[Tensor, ...]) -> _resident.Rows | None:
         """Data, on the device; None where they take too much of its memory."""
-        if self.device.type == "cpu":
-            return list(tensors)
-        missing = sum(tensor.nbytes for tensor in tensors if self._known(tensor) is None)
-        free = torch.cuda.mem_get_info(self.device)[0]
-        if missing > SHARE_OF_MEMORY * free:
-            return None
-        return [self._on_device(tensor) for tensor in tensors]
-
-    def _known(self, tensor: Tensor) -> Tensor | None:
-        known = self._data.get(tensor)
-        is_good = known is not None and known[0] == tensor._version
-        return known[1] if is_good else None
-
-    def _on_device(self, tensor: Tensor) -> Tensor:
-        known = self._known(tensor)
-        if known is None:
-            known = tensor.detach().to(self.device)
-            self._data[tensor] = (tensor._version, known)
-        return known
+        known = self._data.get(tensors[0])
+        now = [(id(tensor), tensor._version) for tensor in tensors]
+        if known is not None and known[0] == now:
+            rows: _resident.Rows = known[1]
+            return rows
+        if self.device.type == "cuda":
+            missing = sum(tensor.nbytes for tensor in tensors)
+            if missing > SHARE_OF_MEMORY * torch.cuda.mem_get_info(self.device)[0]:
+                return None
+        rows = _resident.Rows([tensor.detach().to(self.device) for tensor in tensors])
+        self._data[tensors[0]] = (now, rows)
+        return rows

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,7 @@ from reparto.runtime.accelerate._player import (
     taped,
     trimmed,
 )
+from reparto.runtime.accelerate._pure import PureCalls
 from reparto.runtime.accelerate._run import modes_now
 from reparto.runtime.accelerate._steps import fast
 from reparto.runtime.accelerate._tape import Recording
@@ -68,13 +70,15 @@ class Engine:
         self._following: Follower | None = None
         self._recording: Recording | None = None
         self._before: dict[Any, tuple[Recording, set[int]]] = {}
-        self._lasting: set[int] = set()
         self._stand_for: dict[int, tuple[Tensor, Tensor]] = {}
-        self._shown: dict[int, weakref.ref[Tensor]] = {}
+        #: Tensors of the script's that share a graph's memory, by graph and id.
+        self._shown: dict[Follower, dict[int, weakref.ref[Tensor]]] = {}
         self._step_calls: weakref.WeakKeyDictionary[Any, StepOf] = weakref.WeakKeyDictionary()
         self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
         self._in_vain = self._rest = 0
         self.num_played = self.num_steps = 0
+        self._is_busy = False
+        self.pure: PureCalls | None = None
         self.reason = ""
         self.mode = _Mode(self)
 
@@ -111,11 +115,11 @@ class Engine:
             args, kwargs = self._real(args), self._real(kwargs)
         recording = self._recording
         if recording is None or recording.trouble:
-            return self.home.run(func, args, kwargs)
+            return self._run(func, args, kwargs)
         if func in CUTS and not recording.has_made(args):
-            return self.home.run(func, args, kwargs)
+            return self._run(func, args, kwargs)
         call = recording.add(func, args, kwargs, modes_now(self._kind), here())
-        result = self.home.run(func, args, kwargs)
+        result = self._run(func, args, kwargs)
         if result is not None and not tensors_in(result):
             recording.calls.pop()
             if recording.has_made((args, kwargs)):
@@ -125,13 +129,22 @@ class Engine:
         recording.returned(call, result)
         return result
 
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        was, self._is_busy = self._is_busy, True
+        try:
+            return self.home.run(func, args, kwargs)
+        finally:
+            self._is_busy = was
+
     def _real(self, value: Any) -> Any:
         """The same with computed tensors in the place of stand-ins."""
 
         def real(tensor: Tensor) -> Tensor:
-            if id(tensor) in self._shown:
-                del self._shown[id(tensor)]
-                own_memory(tensor)
+            for shown in self._shown.values():
+                ref = shown.get(id(tensor))
+                if ref is not None and ref() is tensor:
+                    del shown[id(tensor)]
+                    own_memory(tensor)
             found = self._stand_for.get(id(tensor))
             return tensor if found is None else found[1]
 
@@ -141,8 +154,12 @@ class Engine:
         """The script does something else than the tape: compute what was put off."""
         follower, self._following = self._following, None
         assert follower is not None
-        for stand_in, tensor in follower.give_up():
-            self._stand_for[id(stand_in)] = (stand_in, tensor)
+        was, self._is_busy = self._is_busy, True
+        try:
+            for stand_in, tensor in follower.give_up():
+                self._stand_for[id(stand_in)] = (stand_in, tensor)
+        finally:
+            self._is_busy = was
         self._recording = None
         if follower.misses >= MISSES:
             follower.misses, self._rest = 0, 4
@@ -156,6 +173,40 @@ class Engine:
             if call is None:
                 call = self._zero_calls[owner] = ZeroOf(owner, original)
             self.call(call, args, kwargs)
+
+    def module(self, module: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """Call a module: torch's own layers are one call, all others what they do inside."""
+        if self._is_busy:
+            return original(module, *args, **kwargs)
+        assert self.pure is not None
+        call = self.pure.of(module)
+        if call is None:
+            return original(module, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            return self.call(call, args, kwargs)
+
+    def handled(self, original: Any) -> Any:
+        """``torch.overrides.handle_torch_function``, with a short way where a tape is followed."""
+        depth = torch._C._len_torch_function_stack
+
+        def handle_torch_function(
+            public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            follower = self._following
+            if follower is not None and not self._is_busy and depth() == 1:
+                with torch._C.DisableTorchFunction():
+                    if public_api in QUIET:
+                        return public_api(*args, **kwargs)
+                    answer = follower.follow(public_api, args, kwargs)
+                if answer is not MISS:
+                    return answer
+            return original(public_api, relevant_args, *args, **kwargs)
+
+        return handle_torch_function
+
+    def rows(self, cut: Any, index: Tensor) -> Any:
+        """Cut a batch out of data; called with torch functions disabled."""
+        return self.call(cut, (index,), {})
 
     def step(self, optimizer: Any, original: Callable[[], Any], *, is_plain: bool) -> Any:
         """Let an optimizer step.
@@ -183,7 +234,9 @@ class Engine:
         if follower.follow(call, (), {}) is MISS:
             return False
         self._following = None
-        self._shown.update(follower.launch())
+        self._is_busy = True
+        self._shown[follower] = follower.launch()
+        self._is_busy = False
         self.num_played += 1
         self._settle()
         self._recording = None
@@ -215,24 +268,20 @@ class Engine:
         self._rest -= 1
         wants = self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
         self._recording = Recording() if wants else None
-        self._lasting = set()
 
     def _settle(self) -> None:
         """A step is over: stand-ins that nobody holds any more are forgotten."""
-        import sys
-
-        gone = [key for key, pair in self._stand_for.items() if sys.getrefcount(pair[0]) <= 3]
-        for key in gone:
-            del self._stand_for[key]
-        if self._shown:
-            self._shown = {key: ref for key, ref in self._shown.items() if ref() is not None}
+        if self._stand_for:
+            found = self._stand_for.items()
+            gone = [key for key, pair in found if sys.getrefcount(pair[0]) <= 3]
+            for key in gone:
+                del self._stand_for[key]
 
     # Tapes.
 
     def _written(self, recording: Recording) -> None:
         """A step was written down whole: hold it against those before."""
-        lasting = recording.lasting() | self._lasting
-        recording, lasting = trimmed(recording, lasting)
+        recording, lasting = trimmed(recording, recording.lasting())
         key = tuple(getattr(call.func, "__name__", "") for call in recording.calls)
         shapes = tuple(tensor.shape for tensor in recording.given)
         before = self._before.get((key, shapes))
@@ -244,8 +293,7 @@ class Engine:
             self._cannot(recording.trouble or why)
             return
         try:
-            tape = taped(before[0], recording, lasting | before[1])
-            self._add(tape)
+            self._add(taped(before[0], recording, lasting | before[1]))
         except NotTapedError as error:
             self._cannot(str(error))
         except Exception as error:  # whatever a capture meets, the script goes on without it
@@ -253,7 +301,11 @@ class Engine:
         del self._before[key, shapes]
 
     def _add(self, tape: Tape) -> None:
-        player = self._make_player(tape)
+        was, self._is_busy = self._is_busy, True
+        try:
+            player = self._make_player(tape)
+        finally:
+            self._is_busy = was
         self.followers.insert(0, Follower(player, self.ring, self.home.source))
         self._in_vain, self.reason = 0, ""
 
@@ -274,6 +326,9 @@ class Engine:
                     return later
                 if id(tensor) in self._following.ids:
                     self._give_up()
+            for follower in self.followers:
+                if (later := follower.wrote(tensor)) is not None:
+                    return later
             found = self._stand_for.get(id(tensor))
             tensor = tensor if found is None else found[1]
             if tensor.device.type == "cpu" and self._kind != "cpu":

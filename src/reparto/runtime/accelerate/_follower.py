@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from reparto.runtime.accelerate._found import rebuilt
-from reparto.runtime.accelerate._later import Later, Ring
-from reparto.runtime.accelerate._player import Player, settings
+from reparto.runtime.accelerate._later import History, Later, Ring
+from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._run import make_calls
-from reparto.runtime.accelerate._steps import rates_of
+from reparto.runtime.accelerate._steps import rates_of, settings_of
 from reparto.runtime.accelerate._tape import Call, Given, Made, Rebuilt, same_value
 
 #: A call that is not the one on the tape.
@@ -29,20 +29,6 @@ MISS: Any = object()
 _MADE, _KEPT, _FED, _VALUE, _PARTS = range(5)
 # What a call is answered with.
 _NOTHING, _STAND_IN, _FRESH, _SAME, _WHOLE = range(5)
-
-
-class Expected:
-    """A call of the tape, laid out so that it is quickly compared."""
-
-    __slots__ = ("answer", "args", "cast", "func", "grad", "kind", "kwargs", "num_args", "what")
-
-    def __init__(self, call: Call, player: Player, seen: set[int]) -> None:
-        self.func = call.func
-        self.grad, self.cast = call.modes[0], call.modes[1:] if call.modes[1] else False
-        self.args = tuple(_expected(noted, player) for noted in call.args)
-        self.kwargs = {name: _expected(noted, player) for name, noted in call.kwargs.items()}
-        self.num_args = len(self.args)
-        self.kind, self.what = _answer(call.result, player, seen)
 
 
 def _expected(noted: Any, player: Player) -> tuple[int, Any]:
@@ -74,6 +60,77 @@ def _answer(noted: Any, player: Player, seen: set[int]) -> tuple[int, Any]:
     return _NOTHING, noted
 
 
+def _comparison(call: Call, follower: Follower, seen: set[int]) -> Callable[..., Any]:
+    """A function that compares a call with the expected one, and answers it or misses.
+
+    It is written out for each call, so that a comparison is a few operations of Python: scripts
+    of small models do little else.
+    """
+    player = follower.player
+    names: dict[str, Any] = {
+        "MISS": MISS,
+        "FUNC": call.func,
+        "NAMES": call.kwargs.keys(),
+        "NUM_ARGS": len(call.args),
+        "GRAD": call.modes[0],
+        "CAST": call.modes[1],
+        "DTYPE": call.modes[2],
+        "KIND": follower.kind,
+        "current": follower.current,
+        "fed": follower.fed,
+        "is_as": follower.is_as,
+        "feed": follower.feed,
+        "same_value": same_value,
+        "is_grad": torch.is_grad_enabled,
+        "is_cast": torch.is_autocast_enabled,
+        "cast_dtype": torch.get_autocast_dtype,
+    }
+    lines = [
+        "def compare(func, args, kwargs):",
+        " if func is not FUNC and func != FUNC: return MISS",
+        " if is_grad() is not GRAD or is_cast(KIND) is not CAST: return MISS",
+        " if len(args) != NUM_ARGS: return MISS",
+    ]
+    if call.modes[1]:
+        lines.append(" if cast_dtype(KIND) is not DTYPE: return MISS")
+    if call.kwargs:
+        lines.append(" if kwargs.keys() != NAMES: return MISS")
+    else:
+        lines.append(" if kwargs: return MISS")
+    places = [(f"args[{index}]", noted) for index, noted in enumerate(call.args)]
+    places += [(f"kwargs[{name!r}]", noted) for name, noted in call.kwargs.items()]
+    for number, (place, noted) in enumerate(places):
+        lines.append(f" a = {place}")
+        kind, what = _expected(noted, player)
+        names[f"W{number}"] = what
+        if kind == _MADE:
+            lines.append(f" if a is not current[{what}]: return MISS")
+        elif kind == _KEPT:
+            lines.append(f" if a is not W{number}: return MISS")
+        elif kind == _FED:
+            lines.append(f" if not feed({what}, a): return MISS")
+        elif kind == _VALUE:
+            lines.append(f" if a is not W{number} and not same_value(a, W{number}): return MISS")
+        else:
+            names[f"W{number}"] = (kind, what)
+            lines.append(f" if not is_as(W{number}, a): return MISS")
+    kind, what = _answer(call.result, player, seen)
+    names["ANSWER"] = what
+    if kind in (_STAND_IN, _SAME):
+        lines.append(f" return current[{what}]")
+    elif kind == _NOTHING:
+        lines.append(" return ANSWER")
+    elif kind == _FRESH:
+        names["fresh"] = follower.fresh
+        lines.append(f" return fresh({what})")
+    else:
+        names["answered"] = follower.answered
+        lines.append(f" return answered({kind}, ANSWER)")
+    exec("\n".join(lines), names)
+    compare: Callable[..., Any] = names["compare"]
+    return compare
+
+
 class Follower:
     """Follows one tape.
 
@@ -88,28 +145,32 @@ class Follower:
 
     def __init__(self, player: Player, ring: Ring, source: Callable[[Tensor], Tensor]) -> None:
         self.player, self.tape, self._ring, self._source = player, player.tape, ring, source
-        self._device = next(iter(player.slots.values())).device if player.slots else None
-        seen: set[int] = set()
-        self._calls = [Expected(call, player, seen) for call in self.tape.calls]
-        self._end = len(self._calls)
-        self._kind = player.device.type  # type: ignore[attr-defined]
+        self.kind = player.device.type
         self._stand_ins = _stand_ins(player)
-        self._current: list[Any] = list(self._stand_ins)
+        self.current: list[Any] = list(self._stand_ins)
         self._lasting = sorted(player.lasting)
         self._dropped = [t for i, t in enumerate(self._stand_ins) if i not in player.lasting]
         self.ids = {id(tensor) for tensor in self._dropped}
         self.fed: dict[int, Tensor] = {}
         self.position = 0
+        seen: set[int] = set()
+        self._calls = [_comparison(call, self, seen) for call in self.tape.calls]
+        self._end = len(self._calls)
         self._shown: list[weakref.ref[Tensor]] = []
         self._laters: list[tuple[int, Later]] = []
         self._kept = list(self.tape.kept.values())
         self._pointers = list(map(Tensor.data_ptr, self._kept))
         self._flags = [tensor.requires_grad for tensor in self._kept]
-        self._settings = settings(self.tape)
-        self._rates = [rates_of(optimizer) for optimizer in self.tape.optimizers]
+        self._settings = [settings_of(optimizer) for optimizer in self.tape.optimizers]
+        self._groups = [_values(optimizer) for optimizer in self.tape.optimizers]
         self._holders: list[int] = []
         self._holders = list(map(sys.getrefcount, self._dropped))
         self.misses = 0
+        numbers, looks = self.tape.numbers, self.tape.looks
+        self._numbers = {index: column for column, index in enumerate(numbers)}
+        self._history = History(
+            player.history, [looks[index].dtype for index in numbers], player.rewind
+        )
 
     @property
     def is_at_end(self) -> bool:
@@ -118,43 +179,26 @@ class Follower:
 
     def is_first(self, func: Any) -> bool:
         """Whether a step that begins so may be this one."""
-        first = self._calls[0].func
+        first = self.tape.calls[0].func
         return func is first or bool(func == first)
 
-    def follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    def follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call; `MISS` if it is another one. Called with torch functions disabled."""
-        expected = self._calls[self.position]
-        if func is not expected.func and func != expected.func:
-            return MISS
-        if len(args) != expected.num_args or torch.is_grad_enabled() is not expected.grad:
-            return MISS
-        is_cast = torch.is_autocast_enabled(self._kind)
-        if is_cast is not bool(expected.cast):
-            return MISS
-        if is_cast and expected.cast[1] != torch.get_autocast_dtype(self._kind):
-            return MISS
-        for want, arg in zip(expected.args, args, strict=True):
-            if not self._is_as(want, arg):
-                return MISS
-        if kwargs or expected.kwargs:
-            if kwargs is None or kwargs.keys() != expected.kwargs.keys():
-                return MISS
-            for name, want in expected.kwargs.items():
-                if not self._is_as(want, kwargs[name]):
-                    return MISS
-        self.position += 1
-        return self._answered(expected.kind, expected.what)
+        answer = self._calls[self.position](func, args, kwargs)
+        if answer is not MISS:
+            self.position += 1
+        return answer
 
-    def _is_as(self, want: tuple[int, Any], arg: Any) -> bool:
+    def is_as(self, want: tuple[int, Any], arg: Any) -> bool:
         kind, what = want
         if kind == _MADE:
-            return arg is self._current[what]
+            return arg is self.current[what]
         if kind == _KEPT:
             return arg is what
         if kind == _VALUE:
             return arg is what or same_value(arg, what)
         if kind == _FED:
-            return self._feed(what, arg)
+            return self.feed(what, arg)
         noted, parts = what
         if type(noted) is Rebuilt:
             noted = noted.like
@@ -164,9 +208,9 @@ class Follower:
             if arg.keys() != noted.keys():
                 return False
             arg = [arg[key] for key in noted]
-        return all(map(self._is_as, parts, arg))
+        return all(map(self.is_as, parts, arg))
 
-    def _feed(self, index: int, arg: Any) -> bool:
+    def feed(self, index: int, arg: Any) -> bool:
         now = self.fed.get(index)
         if now is not None:
             return arg is now
@@ -179,36 +223,36 @@ class Follower:
         self.fed[index] = arg
         return True
 
-    def _answered(self, kind: int, what: Any) -> Any:
+    def answered(self, kind: int, what: Any) -> Any:
         if kind == _STAND_IN or kind == _SAME:
-            return self._current[what]
+            return self.current[what]
         if kind == _NOTHING:
             return what
         if kind == _FRESH:
-            return self._fresh(what)
+            return self.fresh(what)
         if type(what) is Given:
             kept = self.tape.kept.get(what.index)
             return kept if kept is not None else self.fed[what.index]
         noted, parts = what
-        values = [self._answered(*part) for part in parts]
+        values = [self.answered(*part) for part in parts]
         if type(noted) is dict:
             return dict(zip(noted, values, strict=True))
         if type(noted) is Rebuilt:
             return rebuilt(noted.like, values)
         return type(noted)(values)
 
-    def _fresh(self, index: int) -> Tensor:
+    def fresh(self, index: int) -> Tensor:
         tensor = self.player.lasting[index].detach()
         if self.tape.looks[index].requires_grad:
             tensor.requires_grad_()
-        self._current[index] = tensor
+        self.current[index] = tensor
         self.ids.add(id(tensor))
         return tensor
 
     def later(self, tensor: Tensor) -> Later | None:
         """A number of this step that the script wants when it is there; None if it is another."""
-        for index in self._lasting:
-            if self._current[index] is tensor:
+        for index in self._numbers:
+            if self.current[index] is tensor:
                 later = Later()
                 self._laters.append((index, later))
                 return later
@@ -222,18 +266,33 @@ class Follower:
             return "the memory of parameters has been exchanged"
         if [tensor.requires_grad for tensor in self._kept] != self._flags:
             return "parameters were frozen or thawed"
-        if settings(self.tape) != self._settings:
-            return "settings of the optimizer were changed"
-        for number, optimizer in enumerate(self.tape.optimizers):
-            rates = rates_of(optimizer)
-            if rates != self._rates[number]:
-                tensors = self.player.rates[number]
-                if tensors is None:
-                    return "the learning rate was changed"
-                for rate, tensor in zip(rates, tensors, strict=True):
-                    tensor.fill_(rate)
-                self._rates[number] = rates
+        for number, groups in enumerate(self._groups):
+            for group, values in groups:
+                if list(group.values()) != values and (why := self._what_was_set(number)):
+                    return why
         return ""
+
+    def _what_was_set(self, number: int) -> str:
+        """Take over other learning rates; any other setting is fixed on the tape."""
+        optimizer, tensors = self.tape.optimizers[number], self.player.rates[number]
+        if settings_of(optimizer) != self._settings[number]:
+            return "settings of the optimizer were changed"
+        if tensors is None:
+            return "the learning rate was changed"
+        for rate, tensor in zip(rates_of(optimizer), tensors, strict=True):
+            tensor.fill_(rate)
+        self._groups[number] = _values(optimizer)
+        return ""
+
+    def wrote(self, tensor: Tensor) -> Later | None:
+        """A number of the step that was launched last; None if it is another one's."""
+        for index, column in self._numbers.items():
+            place = self._lasting.index(index)
+            if place < len(self._shown) and self._shown[place]() is tensor:
+                later = Later()
+                self._history.wants_last(column, later)
+                return later
+        return None
 
     def launch(self) -> dict[int, weakref.ref[Tensor]]:
         """Compute the step.
@@ -244,10 +303,11 @@ class Follower:
         for ref in self._shown:  # of the step before, and still held: it gets memory of its own
             own_memory(ref())
         self.player.launch()
-        for index, later in self._laters:
-            self._ring.put(self.player.lasting[index], later)
-        self._shown = [weakref.ref(self._current[index]) for index in self._lasting]
-        shown = {id(self._current[i]): weakref.ref(self._current[i]) for i in self._lasting}
+        if self._numbers:
+            asked = [(self._numbers[index], later) for index, later in self._laters]
+            self._history.launched(asked)
+        self._shown = [weakref.ref(self.current[index]) for index in self._lasting]
+        shown = {id(self.current[i]): weakref.ref(self.current[i]) for i in self._lasting}
         self._rewind()
         self.misses = 0
         return shown
@@ -262,11 +322,11 @@ class Follower:
         for index, tensor in (*self.tape.kept.items(), *self.fed.items()):
             given[index] = tensor
         calls = self.tape.calls[: self.position]
-        made = make_calls(calls, given, len(self.tape.looks), self._kind)
+        made = make_calls(calls, given, len(self.tape.looks), self.kind)
         pairs = []
         for index, tensor in enumerate(made):
             if tensor is not None:
-                pairs.append((self._current[index], tensor))
+                pairs.append((self.current[index], tensor))
         for index, later in self._laters:
             self._ring.put(made[index], later)  # type: ignore[arg-type]
         # Stand-ins that the script may hold on to are not used again.
@@ -279,24 +339,24 @@ class Follower:
 
     def _replace_stand_in(self, index: int) -> None:
         old, fresh = self._stand_ins[index], _stand_in(self.player, index)
-        self._stand_ins[index] = self._current[index] = fresh
+        self._stand_ins[index] = self.current[index] = fresh
         self._dropped = [fresh if one is old else one for one in self._dropped]
         self.ids.discard(id(old))
         self.ids.add(id(fresh))
 
     def _rewind(self) -> None:
         for index in self._lasting:
-            current = self._current[index]
+            current = self.current[index]
             if current is not None:
                 self.ids.discard(id(current))
-                self._current[index] = None
+                self.current[index] = None
         self.position = 0
         self.fed.clear()
         self._laters = []
 
-    def rested(self) -> None:
-        """Count holders anew: nothing of the script is held now."""
-        self._holders = list(map(sys.getrefcount, self._dropped))
+
+def _values(optimizer: Any) -> list[tuple[dict[str, Any], list[Any]]]:
+    return [(group, list(group.values())) for group in optimizer.param_groups]
 
 
 def own_memory(tensor: Tensor | None) -> None:
@@ -316,7 +376,7 @@ def _stand_ins(player: Player) -> list[Any]:
 def _stand_in(player: Player, index: int) -> Tensor:
     """A tensor of that look, without memory for its numbers."""
     look = player.tape.looks[index]
-    one = torch.empty(1, dtype=look.dtype, device=player.device)  # type: ignore[attr-defined]
+    one = torch.empty(1, dtype=look.dtype, device=player.device)
     stand_in = one.expand(look.shape) if look.shape else one.reshape(())
     stand_in = stand_in.detach()
     return stand_in.requires_grad_() if look.requires_grad else stand_in

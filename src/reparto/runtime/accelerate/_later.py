@@ -127,9 +127,9 @@ def _binary(func: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 def _combined(func: Callable[..., Any], one: Any, two: Any) -> Any:
-    if all(isinstance(part, (Later, int, float)) for part in (one, two)):
-        depth = 1 + max(part._depth for part in (one, two) if isinstance(part, Later))
-        made = Later(_Of(func, one, two), depth=depth)
+    if isinstance(one, _NUMBERS) and isinstance(two, _NUMBERS):
+        depth = 1 + max(getattr(one, "_depth", 0), getattr(two, "_depth", 0))
+        made = Later(_Of(func, one, two), None, depth)
         if depth >= WAITING:  # a sum over a long loop is not kept term by term
             made.value()
             made._depth = 0
@@ -137,6 +137,8 @@ def _combined(func: Callable[..., Any], one: Any, two: Any) -> Any:
     values = (part.value() if isinstance(part, Later) else part for part in (one, two))
     return func(*values)
 
+
+_NUMBERS = (Later, int, float)
 
 for _name in ("add", "sub", "mul", "truediv"):
     _forward, _backward = _binary(getattr(operator, _name))
@@ -197,12 +199,68 @@ class Ring:
         """Bring all that wait to the CPU."""
         if not self._waiting:
             return
-        values = self._memory[: len(self._waiting)].tolist()
+        with torch._C.DisableTorchFunction():
+            values = self._memory[: len(self._waiting)].tolist()
         waiting, self._waiting = self._waiting, []
         for value, (ref, dtype) in zip(values, waiting, strict=True):
             later = ref()
             if later is not None:
                 later.settle(_as(value, dtype))
+
+
+class History:
+    """Numbers that a graph writes down itself, a row for each time that it is launched.
+
+    Args:
+        rows: The memory of the graph.
+        dtypes: What each number of a row is.
+        rewind: Lets the graph begin with the first row again.
+    """
+
+    def __init__(
+        self, rows: Tensor, dtypes: list[torch.dtype], rewind: Callable[[], None]
+    ) -> None:
+        self._rows, self._dtypes, self._rewind = rows, dtypes, rewind
+        self._count = 0
+        self._last: list[float] = []
+        self._waiting: list[tuple[int, int, weakref.ref[Later]]] = []
+
+    def launched(self, laters: list[tuple[int, Later]]) -> None:
+        """A row was written; these numbers of it are waited for, by their column."""
+        for column, later in laters:
+            self._waiting.append((self._count, column, weakref.ref(later)))
+            later.comes_from(self._fetched(weakref.ref(later)))
+        self._count += 1
+        if self._count == WAITING:
+            self.fetch()
+
+    def wants_last(self, column: int, later: Later) -> None:
+        """A number of the row that was written last is waited for after all."""
+        if self._count == 0:  # just fetched
+            later.settle(_as(self._last[column], self._dtypes[column]))
+            return
+        self._waiting.append((self._count - 1, column, weakref.ref(later)))
+        later.comes_from(self._fetched(weakref.ref(later)))
+
+    def _fetched(self, ref: weakref.ref[Later]) -> Callable[[], Any]:
+        def fetched() -> Any:
+            self.fetch()
+            later = ref()
+            return None if later is None else later._value
+
+        return fetched
+
+    def fetch(self) -> None:
+        """Bring all rows to the CPU."""
+        with torch._C.DisableTorchFunction():
+            rows = self._rows[: self._count].tolist()
+            self._last = rows[-1] if rows else self._last
+            self._rewind()
+        self._count, waiting, self._waiting = 0, self._waiting, []
+        for row, column, ref in waiting:
+            later = ref()
+            if later is not None:
+                later.settle(_as(rows[row][column], self._dtypes[column]))
 
 
 def _as(value: float, dtype: torch.dtype) -> Any:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ import torch
 from torch import Tensor
 
 from reparto.runtime.accelerate._calls import BACKWARD, FACTORIES, REFUSED
+from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
-from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors, settings_of
+from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
 from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording
 
 
@@ -64,6 +64,7 @@ class Tape:
         kept: Tensors that are there from step to step, by their number.
         fed: What those are like that come anew, by their number.
         lasting: Which tensors the script still holds when the step is over.
+        numbers: Which of these are single numbers, which it may want later.
         optimizers: Whose steps are on it.
     """
 
@@ -72,12 +73,8 @@ class Tape:
     kept: dict[int, Tensor]
     fed: dict[int, Look]
     lasting: set[int]
+    numbers: list[int] = field(default_factory=list)
     optimizers: list[Any] = field(default_factory=list)
-
-    @property
-    def num_given(self) -> int:
-        """How many tensors come from outside."""
-        return len(self.kept) + len(self.fed)
 
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
@@ -107,11 +104,20 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
         if look.requires_grad or before.requires_grad:
             raise NotTapedError("a step goes on with what an earlier step computed")
     _refuse(second.calls, fed)
+    extra = len(second.given)
+    for call in second.calls:
+        for tensor in getattr(call.func, "tensors", ()):  # of a module, of a loader's data
+            if not any(tensor is one for one in kept.values()):
+                kept[extra] = tensor
+                extra += 1
     optimizers = [call.func.ref() for call in second.calls if isinstance(call.func, StepOf)]
     for optimizer in optimizers:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
-    return Tape(second.calls, second.looks, kept, fed, lasting, optimizers)
+    numbers = [index for index in lasting if second.looks[index].shape.numel() == 1]
+    return Tape(
+        second.calls, second.looks, kept, fed, lasting, sorted(numbers), optimizers
+    )
 
 
 def _refuse(calls: Iterable[Call], fed: dict[int, Look]) -> None:
@@ -130,15 +136,22 @@ class Player(Protocol):
 
     Attributes:
         tape: What it plays.
+        device: Where.
         slots: Where what comes anew is copied to, by number.
         lasting: What the script still holds when the step is over, by number.
+        history: A row of the numbers that the script wants later, for each step.
         rates: Learning rates on the device, a list for each optimizer; None where they are fixed.
     """
 
     tape: Tape
+    device: torch.device
     slots: dict[int, Tensor]
     lasting: dict[int, Tensor]
+    history: Tensor
     rates: list[list[Tensor] | None]
+
+    def rewind(self) -> None:
+        """Begin with the first row of the history again."""
 
     def launch(self) -> None:
         """Compute all of the step."""
@@ -169,6 +182,25 @@ class Stage:
         for index, slot in self.slots.items():
             self._given[index] = slot
         self._calls = [self._on_device(call) for call in tape.calls]
+        size = (WAITING, len(tape.numbers))
+        kinds = {tape.looks[index].dtype for index in tape.numbers}
+        dtype = kinds.pop() if len(kinds) == 1 else torch.float64
+        self.history = torch.zeros(size, dtype=dtype, device=device)
+        self._row = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def rewind(self) -> None:
+        """Begin with the first row of the history again."""
+        self._row.zero_()
+
+    def _remember(self, made: list[Any]) -> None:
+        """Write down what the script wants later."""
+        if not self.tape.numbers:
+            return
+        dtype = self.history.dtype
+        numbers = [made[index].detach().reshape(1).to(dtype) for index in self.tape.numbers]
+        row = numbers[0] if len(numbers) == 1 else torch.cat(numbers)
+        self.history.index_copy_(0, self._row, row.reshape(1, -1))
+        self._row.add_(1)
 
     def _on_device(self, call: Call) -> Call:
         """What is made of numbers alone is made on the device."""
@@ -210,6 +242,8 @@ class GraphPlayer(Stage):
         self._grads = [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
         with torch.cuda.graph(self._graph, stream=stream):
             made = self.play()
+            with torch.no_grad():
+                self._remember(made)
         for index in tape.lasting:
             tensor = made[index]
             assert tensor is not None
@@ -247,6 +281,7 @@ class RepeatPlayer(Stage):
                 tensor = made[index]
                 assert tensor is not None
                 memory.copy_(tensor)
+            self._remember(made)
 
 
 def trimmed(recording: Recording, lasting: set[int]) -> tuple[Recording, set[int]]:
@@ -327,13 +362,3 @@ def _renumbered(
         parts = (again(call.args), again(call.kwargs))
         fresh.calls.append(Call(call.func, *parts, call.modes, again(call.result), call.place))
     return fresh, {made[index].index for index in lasting if index in made}
-
-
-def holders(tensors: list[Any]) -> list[int]:
-    """How many hold each of some tensors, to be compared with the same at another time."""
-    return list(map(sys.getrefcount, tensors))
-
-
-def settings(tape: Tape) -> list[Any]:
-    """Settings of the optimizers that are fixed on a tape."""
-    return [settings_of(optimizer) for optimizer in tape.optimizers]

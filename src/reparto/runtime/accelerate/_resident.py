@@ -9,7 +9,7 @@ The random numbers that decide the order are drawn as torch draws them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,20 +24,46 @@ from torch.utils.data import (
 )
 
 
+class Rows:
+    """Cuts rows out of data, as a call of a tape.
+
+    Args:
+        tensors: All data, on the device.
+    """
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors = tensors
+        self.__name__ = "rows"
+
+    def __call__(self, index: Tensor) -> list[Tensor]:
+        return [torch.index_select(tensor, 0, index) for tensor in self.tensors]
+
+
+class Places(Protocol):
+    """Who brings data to the device and cuts it there."""
+
+    def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
+        """Data on the device; None where they do not fit."""
+
+    def cut(self, rows: Rows, index: Tensor) -> Any:
+        """A batch."""
+
+
 class Resident:
     """Batches of one pass.
 
     Args:
         loader: The script's.
-        tensors: All its data, on the device.
+        places: Where its data lie.
+        data: All of them.
         rows: Which rows of the data its items are; None for all, in order.
     """
 
     def __init__(
-        self, loader: DataLoader[Any], tensors: list[Tensor], rows: Tensor | None
+        self, loader: DataLoader[Any], places: Places, data: Rows, rows: Tensor | None
     ) -> None:
-        self._loader, self._tensors, self._rows = loader, tensors, rows
-        self._device = tensors[0].device
+        self._loader, self._places, self._data, self._rows = loader, places, data, rows
+        self._device = data.tensors[0].device
         self._batches: Iterator[Tensor] | None = None
         # The seed of workers that the loader would have started: drawn, so that what comes after
         # it is drawn as alone.
@@ -50,9 +76,7 @@ class Resident:
         with torch._C.DisableTorchFunction():
             if self._batches is None:
                 self._batches = iter(self._indices())
-            index = next(self._batches)
-        # The script's own calls, as far as a tape is concerned.
-        return [torch.index_select(tensor, 0, index) for tensor in self._tensors]
+            return list(self._places.cut(self._data, next(self._batches)))
 
     def _indices(self) -> Iterator[Tensor]:
         sampler = self._loader.batch_sampler
@@ -60,10 +84,8 @@ class Resident:
         order = _order(sampler)
         if order is not None:
             assert isinstance(sampler, BatchSampler)
-            yield from _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
-            return
-        for batch in sampler:
-            yield self._placed(torch.as_tensor([int(index) for index in batch]))
+            return _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+        return (self._placed(torch.as_tensor([int(i) for i in batch])) for batch in sampler)
 
     def _placed(self, indices: Tensor) -> Tensor:
         indices = indices if self._rows is None else self._rows[indices]
@@ -89,8 +111,7 @@ def _order(sampler: Any) -> Tensor | None:
 
 def _cut(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
     end = len(order) - (len(order) % size if drop_last else 0)
-    for start in range(0, end, size):
-        yield order[start : min(start + size, end)]
+    return iter(order[:end].split(size) if end else ())
 
 
 def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None] | None:
@@ -111,22 +132,20 @@ def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None]
     return dataset.tensors, rows
 
 
-def iterating(
-    place: Callable[[tuple[Tensor, ...]], list[Tensor] | None], original: Any
-) -> Callable[[DataLoader[Any]], Any]:
+def iterating(places: Places, original: Any) -> Callable[[DataLoader[Any]], Any]:
     """``DataLoader.__iter__`` for data that lies in memory.
 
     Args:
-        place: Brings tensors to the device; None where they do not fit.
+        places: Where data lie.
         original: As torch does it.
     """
 
     def __iter__(self: DataLoader[Any]) -> Any:
         with torch._C.DisableTorchFunction():
             found = data_of(self)
-            tensors = None if found is None else place(found[0])
-            if found is None or tensors is None:
+            data = None if found is None else places.placed(found[0])
+            if found is None or data is None:
                 return original(self)
-            return Resident(self, tensors, found[1])
+            return Resident(self, places, data, found[1])
 
     return __iter__
