@@ -47,6 +47,7 @@ def join(
     on_step: Callable[[StepRecord], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     on_found: Callable[[WorkerSurvey], None] = lambda found: None,
+    accelerate: str = "",
 ) -> World:
     """Meet the other workers and wrap torch; every worker calls it once.
 
@@ -102,6 +103,13 @@ def join(
             world.recorder = Recorder(Path(options.record))
     enter(world)
     _seed(world)
+    if accelerate and world.size == 1 and options.survey is None:
+        from reparto.runtime.accelerate import Accelerator
+
+        world.accelerator = Accelerator(
+            torch.device(device), world, is_relaxed=accelerate == "relaxed"
+        )
+        world.accelerator.install()
     if world.data is not None:
         world.data.barrier().wait()  # who was here early has not waited for the script
         world.waiting.seconds = 0.0
@@ -231,6 +239,8 @@ def leave(world: World) -> dict[str, Any]:
     """
     if world.recorder is not None or world.options.record:
         _record_state(world)
+    if world.accelerator is not None:
+        world.accelerator.uninstall()
     world.settle()
     world.strategy.finish()
     summary = {
@@ -275,7 +285,7 @@ _READERS = frozenset("item tolist numpy __array__ __repr__ __format__ __float__ 
 
 
 def _notes(world: World) -> list[str]:
-    notes = []
+    notes = [] if world.accelerator is None else world.accelerator.told()
     often = {
         name: count
         for name, count in world.gathered_operations.items()

@@ -159,6 +159,7 @@ class _Worker:
             on_step=self._on_step,
             on_note=self._on_note,
             on_found=self._events.surveyed,
+            accelerate=self._assignment.plan.accelerate,
         )
 
     def _recorded(self) -> None:

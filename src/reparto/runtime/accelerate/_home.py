@@ -34,6 +34,8 @@ class Home:
     def __init__(self, device: torch.device, *, draws_on_cpu: bool = False) -> None:
         self.device, self.draws_on_cpu = device, draws_on_cpu
         self._is_gpu = device.type == "cuda"
+        #: Whether the script itself has asked for the GPU.
+        self.is_asked_for = False
         self._copies: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
         self._met: set[int] = set()
 
@@ -57,6 +59,8 @@ class Home:
             return func(*args, **kwargs)
         if func in _READERS:
             return func(args[0].cpu(), *args[1:], **kwargs)
+        if func is Tensor.cuda or (func is Tensor.to and _names_gpu((*args, *kwargs.values()))):
+            self.is_asked_for = True
         found = tensors_in(args)
         if kwargs:
             found += tensors_in(kwargs)
@@ -108,6 +112,14 @@ class Home:
     def source(self, tensor: Tensor) -> Tensor:
         """What is copied where a batch is handed in."""
         return tensor
+
+
+def _names_gpu(values: tuple[Any, ...]) -> bool:
+    return any(
+        (isinstance(value, torch.device) and value.type == "cuda")
+        or (isinstance(value, str) and value.startswith("cuda"))
+        for value in values
+    )
 
 
 def mark_buffers() -> Callable[[], None]:

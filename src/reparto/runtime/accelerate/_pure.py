@@ -67,6 +67,10 @@ def is_pure(module: nn.Module) -> bool:
     return not any(tensor.is_sparse for tensor in module.parameters())
 
 
+def _draws(module: nn.Module) -> bool:
+    return any(getattr(one, "p", 0) or getattr(one, "dropout", 0) for one in module.modules())
+
+
 def _state_of(module: nn.Module) -> str:
     """All that a call depends on beside numbers, as a text that is the same if it is the same."""
     found: list[Any] = []
@@ -103,11 +107,12 @@ class PureCalls:
 
     Args:
         original: How modules are called.
+        draws: Whether modules may draw random numbers inside of their calls.
     """
 
-    def __init__(self, original: Any) -> None:
+    def __init__(self, original: Any, *, draws: bool = True) -> None:
         self.changes = Changes()
-        self._original = original
+        self._original, self._draws = original, draws
         #: By module: when it was looked at, its call then, and its calls in all states.
         self._known: weakref.WeakKeyDictionary[
             Any, tuple[int, PureCall | None, dict[str, PureCall]]
@@ -120,7 +125,7 @@ class PureCalls:
             return known[1]
         calls = known[2] if known is not None else {}
         call = None
-        if is_pure(module):
+        if is_pure(module) and (self._draws or not _draws(module)):
             state = _state_of(module)
             call = calls.get(state)
             if call is None:
