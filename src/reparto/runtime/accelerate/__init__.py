@@ -18,7 +18,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from reparto.runtime.accelerate import _resident, _saving
+from reparto.runtime._capture import capture_on
+from reparto.runtime._tensors import Cell
+from reparto.runtime.accelerate import _proof, _resident, _saving
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
@@ -57,7 +59,7 @@ class Accelerator:
         self.device, self.world, self.is_relaxed = device, world, is_relaxed
         self._is_gpu = device.type == "cuda"
         self.home = Home(device, draws_on_cpu=world.options.shared_draws)
-        capture = capture or ("graph" if self._is_gpu else "no")
+        capture = capture or capture_on(device.type)
         makers: dict[str, Callable[[Tape], Player]] = {
             "graph": lambda tape: GraphPlayer(tape, device, self.home.on_device, self._stream),
             "repeat": lambda tape: RepeatPlayer(tape, device, self.home.on_device),
@@ -69,6 +71,7 @@ class Accelerator:
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None
         self._next_told = 0.0
+        self._proof: _proof.Proof | None = None
 
     # Beginning and end.
 
@@ -89,10 +92,14 @@ class Accelerator:
             self._watch_modules(self.engine)
             for module in (torch.nn.functional, torch._tensor):
                 self._replace(module, "handle_torch_function", self.engine.handled)
+            if self.world.options.record:
+                self._proof = _proof.Proof(self.world, self.engine)
             self.engine.mode.__enter__()
 
     def uninstall(self) -> None:
         """Put everything back."""
+        if self._proof is not None:
+            self._proof.finish()
         if self.engine is not None:
             self.engine.flush()
             self.engine.mode.__exit__(None, None, None)
@@ -115,7 +122,8 @@ class Accelerator:
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             return engine.module(self, original, args, kwargs)
 
-        self._replace(torch.nn.Module, "__call__", lambda _: __call__)
+        watched = _proof.seeing(self.world, __call__) if self.world.options.record else __call__
+        self._replace(torch.nn.Module, "__call__", lambda _: watched)
 
     def _zeroing(self, original: Any) -> Any:
         engine = self.engine
@@ -183,9 +191,12 @@ class Accelerator:
                     result = hooked(optimizer, *args, **kwargs)
         finally:
             world.in_step = False
-        owner.num_steps += 1
-        if owner.num_steps > world.num_steps:
-            self._count(owner)
+        with torch._C.DisableTorchFunction():
+            if self._proof is not None:
+                self._proof.stepped(owner)
+            owner.num_steps += 1
+            if owner.num_steps > world.num_steps:
+                self._count(owner)
         return result
 
     def _count(self, owner: Any) -> None:
@@ -198,6 +209,7 @@ class Accelerator:
         if is_watched or now >= self._next_told or world.num_steps < 2:
             self._next_told = now + TOLD_EVERY_S
             world._samples += world.last_batch
+            self._tell_loss()
             world.stepped(owner)
         else:
             world.num_steps = owner.num_steps
@@ -205,11 +217,24 @@ class Accelerator:
             world.last_step = now
         world.leave_if_done()
 
+    def _tell_loss(self) -> None:
+        engine = self.engine
+        if engine is None or engine.root is None or engine.root.numel() != 1:
+            return
+        root = engine.real(engine.root).detach()
+        self.world.loss = Cell(root.reshape(()).cpu())
+        self.world.loss.total = self.world.loss.local
+
     def later(self, tensor: Any) -> Any:
         """A number that nothing in the loop depends on; at once where that costs nothing."""
         if self.engine is None or not isinstance(tensor, Tensor):
-            return tensor.item()
-        return self.engine.later(tensor)
+            value = tensor.item()
+            self.world.recorded_value(value)
+            return value
+        value = self.engine.later(tensor)
+        if self._proof is not None:
+            self._proof.later(value)
+        return value
 
     # What there is to tell.
 

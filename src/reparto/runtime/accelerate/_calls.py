@@ -73,6 +73,11 @@ REFUSED = {
 #: Passes of gradients.
 BACKWARD = frozenset([Tensor.backward, torch.autograd.backward, torch.autograd.grad])
 
+#: Reads of a number, or of several.
+READS = frozenset(
+    [Tensor.item, Tensor.__float__, Tensor.__int__, Tensor.__bool__, Tensor.tolist]
+)
+
 _NAMES = (
     "zeros ones empty full arange linspace logspace eye rand randn randint randperm normal tensor "
     "as_tensor empty_strided tril_indices triu_indices scalar_tensor hann_window"

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from reparto.runtime.accelerate._calls import CUTS, QUIET, here
+from reparto.runtime.accelerate import _drawn
+from reparto.runtime.accelerate._calls import BACKWARD, CUTS, QUIET, READS, here
 from reparto.runtime.accelerate._follower import MISS, Follower, own_memory
 from reparto.runtime.accelerate._found import mapped, tensors_in
 from reparto.runtime.accelerate._home import Home
@@ -79,6 +80,12 @@ class Engine:
         self.num_played = self.num_steps = 0
         self._is_busy = False
         self.pure: PureCalls | None = None
+        #: Told of each number that the script reads; None for nobody.
+        self.on_read: Callable[[Any], None] | None = None
+        #: Copies gradients behind each backward pass, as a call of the tape; None for nobody.
+        self.snapshot: Callable[[], Any] | None = None
+        self.gradients: Any = None
+        self.root: Tensor | None = None
         self.reason = ""
         self.mode = _Mode(self)
 
@@ -86,6 +93,27 @@ class Engine:
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call of the script's."""
+        if self.home.draws_on_cpu and _drawn.draws(func):
+            found = _drawn.on_cpu(func, args, kwargs)
+            if type(found) is not tuple:
+                return found
+            func, args, kwargs = found
+        result = self._answer(func, args, kwargs)
+        if func in BACKWARD:
+            self._went_back(func, args)
+        elif self.on_read is not None and func in READS:
+            self.on_read(result)
+        return result
+
+    def _went_back(self, func: Any, args: tuple[Any, ...]) -> None:
+        root = args[0] if args else None
+        self.root = root if isinstance(root, Tensor) else None
+        if self._recording is not None and self.root is not None:
+            self._recording.outlives(self.root)
+        if self.snapshot is not None:
+            self.gradients = self._answer(self.snapshot, (), {})
+
+    def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         follower = self._following
         if follower is not None:
             if func in CUTS and not self._is_put_off(args):
@@ -198,8 +226,10 @@ class Engine:
                     if public_api in QUIET:
                         return public_api(*args, **kwargs)
                     answer = follower.follow(public_api, args, kwargs)
-                if answer is not MISS:
-                    return answer
+                    if answer is not MISS:
+                        if public_api in BACKWARD:
+                            self._went_back(public_api, args)
+                        return answer
             return original(public_api, relevant_args, *args, **kwargs)
 
         return handle_torch_function
@@ -229,7 +259,10 @@ class Engine:
         if follower is None:
             return False
         call = self._step_calls.get(optimizer)
-        if call is None or not follower.is_at_end or follower.what_changed():
+        if call is None or not follower.is_at_end:
+            return False
+        if why := follower.what_changed():
+            self.reason = why
             return False
         if follower.follow(call, (), {}) is MISS:
             return False
@@ -346,6 +379,10 @@ class Engine:
                 self._give_up()
             self.ring.fetch()
             return later._value
+
+    def real(self, value: Any) -> Any:
+        """What was computed, where the script's own tensors may only stand for it."""
+        return self._real(value)
 
     def flush(self) -> None:
         """Compute whatever was put off: somebody looks from outside."""

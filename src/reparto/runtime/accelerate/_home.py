@@ -64,9 +64,13 @@ class Home:
         found = tensors_in(args)
         if kwargs:
             found += tensors_in(kwargs)
+        own = getattr(func, "tensors", None)  # of a module
+        if own:
+            found += own
         if len(found) > 1 and func not in _CROSSING:
             kinds = {tensor.device.type for tensor in found}
             if len(kinds) > 1:
+                self.take_in(own or ())
                 return self._together(func, args, kwargs)
         return func(*args, **kwargs)
 
