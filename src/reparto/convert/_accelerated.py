@@ -51,7 +51,8 @@ def accelerated(source: Source, *, is_script: bool) -> str:
             assert isinstance(read.func, ast.Attribute)
             start, end = source.span(read)
             inserts.append((start, 0, f"{name}.later("))
-            inserts.append((source.span(read.func.value)[1], end, ")"))
+            dot = source.text.rfind(".", source.span(read.func.value)[1], end)
+            inserts.append((dot, end, ")"))
         inserts.append(_behind(source, delay, name))
     offset, text = prologue(source, name, is_script=is_script)
     inserts.append((offset, 0, text))
@@ -132,9 +133,9 @@ def _delays(source: Source, loop: ast.stmt) -> Iterator[_Delay]:
         if target is None:
             continue
         name, value = target
-        reads = [one for one in _product(value) if _is_item(one)]
+        reads = [one for one in _product(value) if isinstance(one, ast.Call) and _is_item(one)]
         if reads:
-            found.setdefault(name, []).extend(reads)  # type: ignore[arg-type]
+            found.setdefault(name, []).extend(reads)
             sites.setdefault(name, set()).add(node)
     for name, reads in found.items():
         if _only_collects(loop, name, sites[name]):

@@ -187,6 +187,8 @@ class _Proof:
 
         ours, theirs = sequential.record(), shared.record()
         distances = compare(ours, theirs, precision)
+        if self.accelerate and not theirs.of_kind("gradient"):
+            return self._nothing_accelerated(sequential, shared, precision)
         is_alike = self.workers == 1 and not self.accelerate  # to the last bit
         tolerance = 0.0 if is_alike else self.tolerance
         if precision == "float32" and not is_alike:
@@ -235,6 +237,26 @@ class _Proof:
                 *shared.result.notes,
                 *shared.linked,
             ),
+            sequential_s=sequential.result.total_s,
+            shared_s=shared.result.total_s,
+        )
+
+    def _nothing_accelerated(
+        self, sequential: Side, shared: Side, precision: Precision
+    ) -> VerifyResult:
+        return VerifyResult(
+            script=self.program.script,
+            verdict="unproven",
+            num_workers=1,
+            num_steps=sequential.result.num_steps,
+            precision=precision,
+            seed=self.options.seed,
+            divergence=Divergence(
+                place="the whole script",
+                what="it steps no optimizer of torch's, so nothing of it was accelerated",
+                hint="",
+            ),
+            notes=shared.result.notes,
             sequential_s=sequential.result.total_s,
             shared_s=shared.result.total_s,
         )

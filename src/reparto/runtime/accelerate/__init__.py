@@ -20,7 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from reparto.runtime._capture import capture_on
 from reparto.runtime._tensors import Cell
-from reparto.runtime.accelerate import _proof, _resident, _saving
+from reparto.runtime.accelerate import _precision, _proof, _resident, _saving
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
@@ -61,7 +61,7 @@ class Accelerator:
         self.home = Home(device, draws_on_cpu=world.options.shared_draws)
         capture = capture or capture_on(device.type)
         makers: dict[str, Callable[[Tape], Player]] = {
-            "graph": lambda tape: GraphPlayer(tape, device, self.home.on_device, self._stream),
+            "graph": self._captured,
             "repeat": lambda tape: RepeatPlayer(tape, device, self.home.on_device),
         }
         self.engine: Engine | None = None
@@ -71,6 +71,7 @@ class Accelerator:
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None
         self._next_told = 0.0
+        self._precision = ""
         self._proof: _proof.Proof | None = None
 
     # Beginning and end.
@@ -83,10 +84,13 @@ class Accelerator:
             self._stream = torch.cuda.Stream(self.device)
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
             torch.cuda.set_stream(self._stream)
-            loading = torch.utils.data.dataloader._BaseDataLoaderIter
-            self._replace(loading, "__next__", self._loading)
+            torch.backends.cudnn.benchmark = not self.world.options.record
+            if self.is_relaxed:
+                _precision.allow_tf32()
             self._replace(torch, "save", lambda o: _saving.saving(self.home, o))
         if self.engine is not None:
+            loading = torch.utils.data.dataloader._BaseDataLoaderIter
+            self._replace(loading, "__next__", self._loading)
             for kind in (torch.optim.Optimizer, torch.nn.Module):
                 self._replace(kind, "zero_grad", self._zeroing)
             self._watch_modules(self.engine)
@@ -94,7 +98,16 @@ class Accelerator:
                 self._replace(module, "handle_torch_function", self.engine.handled)
             if self.world.options.record:
                 self._proof = _proof.Proof(self.world, self.engine)
-            self.engine.mode.__enter__()
+            self.engine.mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def _captured(self, tape: Tape) -> Player:
+        if not self.is_relaxed:
+            return self._graph(tape)
+        player, self._precision = _precision.faster(tape, self._graph, _precision.seconds)
+        return player
+
+    def _graph(self, tape: Tape) -> Player:
+        return GraphPlayer(tape, self.device, self.home.on_device, self._stream)
 
     def uninstall(self) -> None:
         """Put everything back."""
@@ -102,7 +115,7 @@ class Accelerator:
             self._proof.finish()
         if self.engine is not None:
             self.engine.flush()
-            self.engine.mode.__exit__(None, None, None)
+            self.engine.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         while self._undo:
             self._undo.pop()()
         if self._is_gpu:
@@ -117,12 +130,14 @@ class Accelerator:
         original: Any = torch.nn.Module.__call__
         engine.pure = PureCalls(original, draws=not self.home.draws_on_cpu)
         for owner, name, counting in listen(engine.pure.changes):
-            self._replace(owner, name, lambda _, made=counting: made)
+            self._replace(owner, name, _instead(counting))
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             return engine.module(self, original, args, kwargs)
 
-        watched = _proof.seeing(self.world, __call__) if self.world.options.record else __call__
+        watched = __call__
+        if self.world.options.record:
+            watched = _proof.seeing(self.world, engine, __call__)
         self._replace(torch.nn.Module, "__call__", lambda _: watched)
 
     def _zeroing(self, original: Any) -> Any:
@@ -245,6 +260,11 @@ class Accelerator:
             return []
         if engine.num_played:
             share = f"{engine.num_played} of {engine.num_steps} steps were captured graphs"
+            share += f", in {self._precision}" if self._precision else ""
             return [share if not engine.reason else f"{share}; others: {engine.reason}"]
         why = engine.reason or "no two steps were alike"
         return [f"steps ran one operation at a time: {why}"]
+
+
+def _instead(made: Any) -> Callable[[Any], Any]:
+    return lambda original: made

@@ -34,6 +34,10 @@ def _quiet() -> set[Any]:
     for name in ("is_floating_point", "is_complex", "is_tensor", "numel", "is_same_size"):
         found.add(getattr(torch, name))
     found.add(torch._C._set_grad_enabled)
+    profiler = torch.ops.profiler
+    for name in ("_record_function_enter_new", "_record_function_exit"):
+        packet = getattr(profiler, name)
+        found |= {getattr(packet, overload) for overload in packet.overloads()}
     return found
 
 
@@ -64,8 +68,8 @@ REFUSED = {
     Tensor.register_hook: "hangs a hook on a tensor",
     Tensor.retain_grad: "keeps the gradient of a tensor between",
     Tensor.requires_grad_: "asks for gradients of something else than parameters",
-    Tensor.data.__set__: "exchanges the memory of a tensor",
-    Tensor.requires_grad.__set__: "switches gradients of a tensor on or off",
+    vars(_BASE)["data"].__set__: "exchanges the memory of a tensor",
+    vars(_BASE)["requires_grad"].__set__: "switches gradients of a tensor on or off",
     torch.manual_seed: "sets a seed",
     Tensor.register_post_accumulate_grad_hook: "hangs a hook on a tensor",
 }

@@ -78,7 +78,7 @@ class Engine:
         self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
         self._in_vain = self._rest = 0
         self.num_played = self.num_steps = 0
-        self._is_busy = False
+        self.is_busy = False
         self.pure: PureCalls | None = None
         #: Told of each number that the script reads; None for nobody.
         self.on_read: Callable[[Any], None] | None = None
@@ -86,6 +86,7 @@ class Engine:
         self.snapshot: Callable[[], Any] | None = None
         self.gradients: Any = None
         self.root: Tensor | None = None
+        self.roots: list[Tensor] = []  # since the last step; kept where somebody is told of them
         self.reason = ""
         self.mode = _Mode(self)
 
@@ -101,8 +102,11 @@ class Engine:
         result = self._answer(func, args, kwargs)
         if func in BACKWARD:
             self._went_back(func, args)
-        elif self.on_read is not None and func in READS:
-            self.on_read(result)
+        elif self.on_read is not None:
+            if func in READS:
+                self.on_read(result)
+            elif func is Tensor.__format__ and not args[0].dim():
+                self.on_read(self._real(args[0]).item())
         return result
 
     def _went_back(self, func: Any, args: tuple[Any, ...]) -> None:
@@ -111,6 +115,7 @@ class Engine:
         if self._recording is not None and self.root is not None:
             self._recording.outlives(self.root)
         if self.snapshot is not None:
+            self.roots += [] if self.root is None else [self.root]
             self.gradients = self._answer(self.snapshot, (), {})
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -158,11 +163,11 @@ class Engine:
         return result
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        was, self._is_busy = self._is_busy, True
+        was, self.is_busy = self.is_busy, True
         try:
             return self.home.run(func, args, kwargs)
         finally:
-            self._is_busy = was
+            self.is_busy = was
 
     def _real(self, value: Any) -> Any:
         """The same with computed tensors in the place of stand-ins."""
@@ -182,12 +187,13 @@ class Engine:
         """The script does something else than the tape: compute what was put off."""
         follower, self._following = self._following, None
         assert follower is not None
-        was, self._is_busy = self._is_busy, True
+        was, self.is_busy = self.is_busy, True
         try:
             for stand_in, tensor in follower.give_up():
                 self._stand_for[id(stand_in)] = (stand_in, tensor)
+            self.root, self.roots = self._real(self.root), self._real(self.roots)
         finally:
-            self._is_busy = was
+            self.is_busy = was
         self._recording = None
         if follower.misses >= MISSES:
             follower.misses, self._rest = 0, 4
@@ -204,7 +210,7 @@ class Engine:
 
     def module(self, module: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """Call a module: torch's own layers are one call, all others what they do inside."""
-        if self._is_busy:
+        if self.is_busy:
             return original(module, *args, **kwargs)
         assert self.pure is not None
         call = self.pure.of(module)
@@ -221,7 +227,7 @@ class Engine:
             public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
         ) -> Any:
             follower = self._following
-            if follower is not None and not self._is_busy and depth() == 1:
+            if follower is not None and not self.is_busy and depth() == 1:
                 with torch._C.DisableTorchFunction():
                     if public_api in QUIET:
                         return public_api(*args, **kwargs)
@@ -267,9 +273,9 @@ class Engine:
         if follower.follow(call, (), {}) is MISS:
             return False
         self._following = None
-        self._is_busy = True
+        self.is_busy = True
         self._shown[follower] = follower.launch()
-        self._is_busy = False
+        self.is_busy = False
         self.num_played += 1
         self._settle()
         self._recording = None
@@ -334,11 +340,11 @@ class Engine:
         del self._before[key, shapes]
 
     def _add(self, tape: Tape) -> None:
-        was, self._is_busy = self._is_busy, True
+        was, self.is_busy = self.is_busy, True
         try:
             player = self._make_player(tape)
         finally:
-            self._is_busy = was
+            self.is_busy = was
         self.followers.insert(0, Follower(player, self.ring, self.home.source))
         self._in_vain, self.reason = 0, ""
 
@@ -355,7 +361,7 @@ class Engine:
                 later = self._following.later(tensor)
                 if later is not None:
                     follower = self._following
-                    later.comes_from(lambda: self._forced(follower, later))
+                    later.comes_from(self._forcing(follower, later))
                     return later
                 if id(tensor) in self._following.ids:
                     self._give_up()
@@ -372,13 +378,19 @@ class Engine:
             self.ring.put(tensor, later)
             return later
 
-    def _forced(self, follower: Follower, later: Later) -> Any:
-        """A number is needed before its step was computed."""
-        with torch._C.DisableTorchFunction():
-            if self._following is follower:
-                self._give_up()
-            self.ring.fetch()
-            return later._value
+    def _forcing(self, follower: Follower, later: Later) -> Callable[[], Any]:
+        """How a number is had before its step was computed."""
+        ref = weakref.ref(later)
+
+        def forced() -> Any:
+            with torch._C.DisableTorchFunction():
+                if self._following is follower:
+                    self._give_up()
+                self.ring.fetch()
+            one = ref()
+            return None if one is None else one._value
+
+        return forced
 
     def real(self, value: Any) -> Any:
         """What was computed, where the script's own tensors may only stand for it."""

@@ -324,14 +324,14 @@ class Follower:
         calls = self.tape.calls[: self.position]
         made = make_calls(calls, given, len(self.tape.looks), self.kind)
         pairs = []
-        for index, tensor in enumerate(made):
-            if tensor is not None:
-                pairs.append((self.current[index], tensor))
+        for index, result in enumerate(made):
+            if result is not None:
+                pairs.append((self.current[index], result))
         for index, later in self._laters:
             self._ring.put(made[index], later)  # type: ignore[arg-type]
         # Stand-ins that the script may hold on to are not used again.
-        for index, tensor in enumerate(made):
-            if tensor is not None and index not in self.player.lasting:
+        for index, result in enumerate(made):
+            if result is not None and index not in self.player.lasting:
                 self._replace_stand_in(index)
         self._rewind()
         self.misses += 1

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from reparto.runtime.accelerate._found import mapped, tensors_in
 
 #: Calls that hand numbers to the script's own memory: of the CPU.
-_READERS = frozenset([Tensor.numpy, Tensor.__array__])
+_READERS: frozenset[Any] = frozenset(getattr(Tensor, name) for name in ("numpy", "__array__"))
 #: Calls that cross devices by themselves.
 _CROSSING = frozenset([Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as])
 

@@ -31,7 +31,7 @@ class StepOf:
         self.__name__ = "step"
 
     def __call__(self) -> None:
-        optimizer = self.ref()
+        optimizer: Any = self.ref()
         step = type(optimizer).step
         while getattr(step, "hooked", False) or hasattr(step, "_reparto"):
             step = step.__wrapped__
@@ -110,7 +110,7 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
             if not any(tensor is one for one in kept.values()):
                 kept[extra] = tensor
                 extra += 1
-    optimizers = [call.func.ref() for call in second.calls if isinstance(call.func, StepOf)]
+    optimizers: list[Any] = [call.func.ref() for call in second.calls if isinstance(call.func, StepOf)]
     for optimizer in optimizers:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
@@ -211,7 +211,7 @@ class Stage:
         kwargs = {**call.kwargs, "device": self.device}
         return Call(call.func, call.args, kwargs, call.modes, call.result, call.place)
 
-    def play(self) -> list[Tensor | None]:
+    def play(self) -> list[Any]:
         """Make all calls."""
         steps = [call.func for call in self.tape.calls if isinstance(call.func, StepOf)]
         for step, rates in zip(steps, self.rates, strict=True):
@@ -243,11 +243,13 @@ class GraphPlayer(Stage):
         with torch.cuda.graph(self._graph, stream=stream):
             made = self.play()
             with torch.no_grad():
+                for index in tape.lasting:  # in bf16 a result has another type than the script's
+                    made[index] = made[index].detach().to(tape.looks[index].dtype)
                 self._remember(made)
         for index in tape.lasting:
             tensor = made[index]
             assert tensor is not None
-            self.lasting[index] = tensor.detach()
+            self.lasting[index] = tensor
         del made
         self._grads += [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
 
@@ -290,12 +292,11 @@ def trimmed(recording: Recording, lasting: set[int]) -> tuple[Recording, set[int
     It begins with the zeroing of gradients, or with the first call of which the gradients depend.
     """
     calls = recording.calls
-    maker = {
-        ref.index: position
-        for position, call in enumerate(calls)
-        for ref in refs_in(call.result)
-        if type(ref) is Made
-    }
+    maker: dict[int, int] = {}
+    for position, call in enumerate(calls):
+        for ref in refs_in(call.result):
+            if type(ref) is Made:
+                maker.setdefault(ref.index, position)  # a call may return what it was given
     begin = _beginning(calls, maker)
     while True:
         used = [

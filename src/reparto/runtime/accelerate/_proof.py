@@ -62,8 +62,10 @@ class Proof:
         recorder, engine = self._world.recorder, self._engine
         if recorder is None or engine.gradients is None:
             return
-        if engine.root is not None:
-            recorder.loss(float(engine.real(engine.root).detach()))
+        for root in engine.roots:
+            if root.numel() == 1:
+                recorder.loss(float(engine.real(root).detach()))
+        engine.roots.clear()
         index = self._world.gradients.owners.index(owner)
         grads = engine.real(engine.gradients)[index]
         owner.num_reductions += 1
@@ -82,10 +84,12 @@ class Proof:
                     recorder.value(float(number))
 
 
-def seeing(world: World, call: Any) -> Any:
+def seeing(world: World, engine: Engine, call: Any) -> Any:
     """Calls of modules, of which those that the script makes itself are remembered."""
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if engine.is_busy:  # inside of a call that the script has made
+            return call(self, *args, **kwargs)
         world.saw_module(self)
         world.module_depth += 1
         try:

@@ -101,7 +101,7 @@ def _order(sampler: Any) -> Tensor | None:
         return torch.arange(len(order))
     if type(order) is not RandomSampler or order.replacement or order.generator is not None:
         return None
-    total = len(order.data_source)  # type: ignore[arg-type]
+    total = len(order.data_source)
     if order.num_samples != total:
         return None
     generator = torch.Generator()

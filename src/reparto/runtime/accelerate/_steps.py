@@ -57,7 +57,8 @@ def settings_of(optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
 def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
     """Whether all its parameters can be updated by one kernel."""
     kinds = FUSED if device == "cuda" else FUSED_ON_CPU
-    if type(optimizer) not in kinds:
+    is_promoted = torch.float32 == torch.float64  # `verify`: kernels want real float32
+    if is_promoted or type(optimizer) not in kinds:
         return False
     for group in optimizer.param_groups:
         asked = group.get("fused") is False or group.get("foreach") is not None
