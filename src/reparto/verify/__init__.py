@@ -19,8 +19,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -187,6 +187,10 @@ class _Proof:
 
         ours, theirs = sequential.record(), shared.record()
         distances = compare(ours, theirs, precision)
+        if self.accelerate:  # gradients that no optimizer owns are not followed there
+            found = distances.gradients.items()
+            owned = {key: gap for key, gap in found if key[0] != "loose"}
+            distances = replace(distances, gradients=owned)
         if self.accelerate and not theirs.of_kind("gradient"):
             return self._nothing_accelerated(sequential, shared, precision)
         is_alike = self.workers == 1 and not self.accelerate  # to the last bit
@@ -292,6 +296,12 @@ class _Proof:
         )
         place = self.folder / folder
         place.mkdir(parents=True)
+        with _gpus_hidden(self.accelerate and workers is None):
+            return self._ran(name, program, options, place, workers)
+
+    def _ran(
+        self, name: str, program: Program, options: Options, place: Path, workers: int | None
+    ) -> Side:
         kind, settings = self.strategy.kind, self.strategy.settings
         job = Job(
             script=program.script,
@@ -313,6 +323,22 @@ class _Proof:
             engine=engine,
             cluster=cluster,
         )
+
+
+@contextmanager
+def _gpus_hidden(are_hidden: bool) -> Iterator[None]:
+    """What is started inside finds no GPU, if so: a script may take one by itself."""
+    name = "CUDA_VISIBLE_DEVICES"
+    before = os.environ.get(name)
+    if are_hidden:
+        os.environ[name] = ""
+    try:
+        yield
+    finally:
+        if are_hidden:
+            os.environ.pop(name)
+            if before is not None:
+                os.environ[name] = before
 
 
 def _seeds(side: Side) -> tuple[int, ...]:

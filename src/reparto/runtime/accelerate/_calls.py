@@ -90,6 +90,16 @@ _NAMES = (
 FACTORIES = frozenset(getattr(torch, name) for name in _NAMES)
 
 
+def is_loading(frame: FrameType | None) -> bool:
+    """Whether it is torch's own loading of data that runs."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("reparto.", "torch.overrides", "torch._tensor")):
+            return str(name).startswith("torch.utils.data")
+        frame = frame.f_back
+    return False
+
+
 def place_in_script(frame: FrameType | None) -> str:
     """The line of the user's that is being run, as file:line."""
     while frame is not None:

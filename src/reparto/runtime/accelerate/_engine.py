@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from reparto.runtime.accelerate import _drawn
-from reparto.runtime.accelerate._calls import BACKWARD, CUTS, QUIET, READS, here
+from reparto.runtime.accelerate._calls import BACKWARD, CUTS, QUIET, READS, here, is_loading
 from reparto.runtime.accelerate._follower import MISS, Follower, own_memory
 from reparto.runtime.accelerate._found import mapped, tensors_in
 from reparto.runtime.accelerate._home import Home
@@ -103,7 +103,7 @@ class Engine:
         if func in BACKWARD:
             self._went_back(func, args)
         elif self.on_read is not None:
-            if func in READS:
+            if func in READS and not is_loading(sys._getframe(1)):
                 self.on_read(result)
             elif func is Tensor.__format__ and not args[0].dim():
                 self.on_read(self._real(args[0]).item())
@@ -192,6 +192,7 @@ class Engine:
             for stand_in, tensor in follower.give_up():
                 self._stand_for[id(stand_in)] = (stand_in, tensor)
             self.root, self.roots = self._real(self.root), self._real(self.roots)
+            self.gradients = self._real(self.gradients)
         finally:
             self.is_busy = was
         self._recording = None

@@ -19,6 +19,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     elif isinstance(value, Mapping):
         for one in value.values():
             found += tensors_in(one)
+    elif type(value) is slice:
+        found += tensors_in((value.start, value.stop, value.step))
     return found
 
 
@@ -31,6 +33,8 @@ def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
         return kind([mapped(one, change) for one in value])
     if kind is dict:
         return {key: mapped(one, change) for key, one in value.items()}
+    if kind is slice:
+        return slice(*(mapped(one, change) for one in (value.start, value.stop, value.step)))
     if isinstance(value, tuple):
         return rebuilt(value, [mapped(one, change) for one in value])
     return value

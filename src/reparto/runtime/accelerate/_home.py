@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from reparto.runtime.accelerate._calls import BACKWARD
 from reparto.runtime.accelerate._found import mapped, tensors_in
 
 #: Calls that hand numbers to the script's own memory: of the CPU.
 _READERS: frozenset[Any] = frozenset(getattr(Tensor, name) for name in ("numpy", "__array__"))
 #: Calls that cross devices by themselves.
-_CROSSING = frozenset([Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as])
+_CROSSING = BACKWARD | {Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as}
 
 
 class Home:
@@ -61,6 +62,10 @@ class Home:
             return func(args[0].cpu(), *args[1:], **kwargs)
         if func is Tensor.cuda or (func is Tensor.to and _names_gpu((*args, *kwargs.values()))):
             self.is_asked_for = True
+        if func is torch._C._VariableFunctions._pack_padded_sequence:
+            lengths = args[1].cpu() if isinstance(args[1], Tensor) else args[1]
+            args = (args[0], lengths, *args[2:])  # it wants them so, wherever the batch is
+            return func(*args, **kwargs)
         found = tensors_in(args)
         if kwargs:
             found += tensors_in(kwargs)

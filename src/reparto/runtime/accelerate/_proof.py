@@ -78,10 +78,8 @@ class Proof:
         if recorder is None:
             return
         for value in self._read:
-            for one in value if isinstance(value, list) else [value]:
-                number = one.value() if isinstance(one, Later) else one
-                if isinstance(number, (int, float)):
-                    recorder.value(float(number))
+            number = value.value() if isinstance(value, Later) else value
+            self._world.recorded_value(number)
 
 
 def seeing(world: World, engine: Engine, call: Any) -> Any:
