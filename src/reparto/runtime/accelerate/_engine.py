@@ -293,6 +293,7 @@ class Engine:
         call = self._step_calls.get(optimizer)
         if call is None:
             call = self._step_calls[optimizer] = StepOf(optimizer, self._kind)
+            self._in_vain, self._before = 0, {}
         with fast(optimizer, self._kind):
             result = original()
         if recording is not None:
@@ -306,6 +307,9 @@ class Engine:
 
     def _begin_recording(self) -> None:
         self._rest -= 1
+        if any(not one.is_wanted for one in self.followers):  # its optimizer is gone
+            self.followers = [one for one in self.followers if one.is_wanted]
+            self._shown = {one: shown for one, shown in self._shown.items() if one.is_wanted}
         wants = self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
         self._recording = Recording() if wants else None
 

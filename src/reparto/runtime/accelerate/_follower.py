@@ -161,8 +161,8 @@ class Follower:
         self._kept = list(self.tape.kept.values())
         self._pointers = list(map(Tensor.data_ptr, self._kept))
         self._flags = [tensor.requires_grad for tensor in self._kept]
-        self._settings = [settings_of(optimizer) for optimizer in self.tape.optimizers]
-        self._groups = [_values(optimizer) for optimizer in self.tape.optimizers]
+        self._settings = [settings_of(ref()) for ref in self.tape.optimizers]
+        self._groups = [_values(ref()) for ref in self.tape.optimizers]
         self._holders: list[int] = []
         self._holders = list(map(sys.getrefcount, self._dropped))
         self.misses = 0
@@ -171,6 +171,11 @@ class Follower:
         self._history = History(
             player.history, [looks[index].dtype for index in numbers], player.rewind
         )
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the script still has the optimizers."""
+        return all(ref() is not None for ref in self.tape.optimizers)
 
     @property
     def is_at_end(self) -> bool:
@@ -274,7 +279,7 @@ class Follower:
 
     def _what_was_set(self, number: int) -> str:
         """Take over other learning rates; any other setting is fixed on the tape."""
-        optimizer, tensors = self.tape.optimizers[number], self.player.rates[number]
+        optimizer, tensors = self.tape.optimizers[number](), self.player.rates[number]
         if settings_of(optimizer) != self._settings[number]:
             return "settings of the optimizer were changed"
         if tensors is None:

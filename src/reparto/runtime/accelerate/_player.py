@@ -65,7 +65,7 @@ class Tape:
         fed: What those are like that come anew, by their number.
         lasting: Which tensors the script still holds when the step is over.
         numbers: Which of these are single numbers, which it may want later.
-        optimizers: Whose steps are on it.
+        optimizers: Whose steps are on it; held weakly, since models come and go.
     """
 
     calls: list[Call]
@@ -74,7 +74,7 @@ class Tape:
     fed: dict[int, Look]
     lasting: set[int]
     numbers: list[int] = field(default_factory=list)
-    optimizers: list[Any] = field(default_factory=list)
+    optimizers: list[weakref.ref[Any]] = field(default_factory=list)
 
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
@@ -115,9 +115,8 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
     numbers = [index for index in lasting if second.looks[index].shape.numel() == 1]
-    return Tape(
-        second.calls, second.looks, kept, fed, lasting, sorted(numbers), optimizers
-    )
+    refs = [weakref.ref(optimizer) for optimizer in optimizers]
+    return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs)
 
 
 def _refuse(calls: Iterable[Call], fed: dict[int, Look]) -> None:
@@ -174,7 +173,7 @@ class Stage:
             index: torch.zeros(look.shape, dtype=look.dtype, device=device)
             for index, look in tape.fed.items()
         }
-        self.rates = [rate_tensors(optimizer, device) for optimizer in tape.optimizers]
+        self.rates = [rate_tensors(ref(), device) for ref in tape.optimizers]
         self.lasting: dict[int, Tensor] = {}
         self._given: list[Any] = [None] * (1 + max([*tape.kept, *tape.fed], default=-1))
         for index, tensor in tape.kept.items():

@@ -76,7 +76,8 @@ def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Pl
 def kept_state(tape: Tape) -> Iterator[None]:
     """Put parameters, buffers and optimizers back as they were."""
     tensors: list[Tensor] = [*tape.kept.values()]
-    for optimizer in tape.optimizers:
+    for ref in tape.optimizers:
+        optimizer: Any = ref()
         for state in optimizer.state.values():
             tensors += [value for value in state.values() if isinstance(value, Tensor)]
     copies = [tensor.detach().clone() for tensor in tensors]

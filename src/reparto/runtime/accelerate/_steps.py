@@ -44,7 +44,7 @@ def is_capturable(optimizer: torch.optim.Optimizer) -> str:
     return ""
 
 
-def settings_of(optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
+def settings_of(optimizer: Any) -> tuple[Any, ...]:
     """What a captured step has fixed: all settings but the learning rate."""
     return tuple(
         (name, value)
@@ -113,7 +113,7 @@ def _move_counts(optimizer: torch.optim.Optimizer, device: str) -> None:
             state["step"] = count.to(param.device, torch.float32)
 
 
-def rate_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> list[Tensor] | None:
+def rate_tensors(optimizer: Any, device: torch.device) -> list[Tensor] | None:
     """Learning rates on the device, one for each group; None where the kind wants numbers."""
     if type(optimizer) is torch.optim.Rprop or type(optimizer) is torch.optim.ASGD:
         return None
@@ -123,6 +123,6 @@ def rate_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> list
     ]
 
 
-def rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
+def rates_of(optimizer: Any) -> list[float]:
     """The learning rates as the script has them."""
     return [group["lr"] for group in optimizer.param_groups]
