@@ -304,6 +304,23 @@ def test_a_round_ends_without_the_slowest_and_its_gradient_is_left_out():
     assert desk.kept[0].num_late == 1
 
 
+def test_who_is_behind_does_not_wait_for_those_who_may_wait_for_it():
+    """Two of three are a step ahead and about to decide by a number: all sum their terms first."""
+    desk, push = desk_of(ParameterServer.Config(backup=1), 3)
+    replies = []
+    desk.reply = lambda target, version, flat: replies.append((target, version))
+    for version in range(2):
+        push(0, version, 1.0)
+        push(1, version, 1.0)
+    push(2, 0, 1.0)  # late
+    replies.clear()
+    push(2, 2, 1.0)
+    assert replies == [(2, 2)]  # it goes on, and its gradient is kept for the round that comes
+    assert desk.kept[0].version == 2
+    push(0, 2, 1.0)
+    assert replies == [(2, 2), (0, 3)]
+
+
 def test_a_round_ends_without_those_who_have_left():
     desk, push = desk_of(ParameterServer.Config(backup=1), 4)
     replies = []
