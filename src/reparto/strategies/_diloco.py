@@ -116,11 +116,17 @@ class DiLoCo(Together):
             return None if self.inner_momentum == "keep" else self.inner_momentum
 
         @property
+        def can_average(self) -> bool:
+            """Of where workers meet, if that is what they show."""
+            return self.show == "round"
+
+        @property
         def changes(self) -> str:
             """Replicas differ."""
-            return (
+            return self.told(
                 f"workers take {self.sync_every} steps of their own, with less momentum and "
-                "another rate, before an outer step with momentum brings them together"
+                "another rate, before an outer step with momentum brings them together",
+                self.compressor,
             )
 
         def best_rate(self, num_workers: int) -> float:

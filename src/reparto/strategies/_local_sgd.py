@@ -62,11 +62,17 @@ class LocalSGD(Together):
                 )
 
         @property
+        def can_average(self) -> bool:
+            """Of where workers meet."""
+            return True
+
+        @property
         def changes(self) -> str:
             """Replicas differ."""
-            return (
+            return self.told(
                 f"workers take {self.sync_every} steps of their own before they average, so "
-                "steps are made with the gradients of fewer samples"
+                "steps are made with the gradients of fewer samples",
+                self.compressor,
             )
 
         def lead(self, num_workers: int) -> int:
