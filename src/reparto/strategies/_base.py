@@ -34,6 +34,11 @@ def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
     _grad.__set__(tensor, grad)
 
 
+def width_of(profile: Profile) -> float:
+    """Bytes of a parameter, on average."""
+    return profile.gradient_bytes / max(1, profile.num_parameters)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config(ABC):
     """Settings of a strategy: frozen, picklable, readable by the planner.

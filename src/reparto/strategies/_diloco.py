@@ -21,7 +21,7 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._average import RunningMean
-from reparto.strategies._base import ParameterSet
+from reparto.strategies._base import ParameterSet, width_of
 from reparto.strategies._flat import Aside
 from reparto.strategies._levels import Levels, level_bytes
 from reparto.strategies._momentum import at_most, rescaled
@@ -145,7 +145,7 @@ class DiLoCo(Together):
             messages = tuple(
                 dataclasses.replace(message, needed_at=1.0 + self.overlap)
                 for message in self.compressor.messages(
-                    shapes, max(1, len(cluster.hosts)), every=every
+                    shapes, max(1, len(cluster.hosts)), every=every, width=width_of(profile)
                 )
             )
             if self.moments == "keep":

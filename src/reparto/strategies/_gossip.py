@@ -95,7 +95,7 @@ class Gossip(_base.Strategy):
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """The parameters to each neighbour."""
-            size = 4 * profile.num_parameters
+            size = profile.gradient_bytes
             if self.compressor.is_lossy:
                 size = self.compressor.encoded_bytes(profile.num_parameters)
             num_workers = max(1, len(cluster.hosts))

@@ -186,14 +186,12 @@ class ParameterServer(_base.Strategy):
             others = (num_workers - 1) / num_workers
             if self.dedicated:
                 others = max(0, num_workers - self.servers) / num_workers
-            there = self.compressor.encoded_bytes(profile.num_parameters)
+            there = back = profile.gradient_bytes
+            if self.compressor.is_lossy:
+                there = self.compressor.encoded_bytes(profile.num_parameters)
             return (
                 Message(pattern="push", size_bytes=round(there * others), ready_at=1.0),
-                Message(
-                    pattern="pull",
-                    size_bytes=round(4 * profile.num_parameters * others),
-                    ready_at=1.0,
-                ),
+                Message(pattern="pull", size_bytes=round(back * others), ready_at=1.0),
             )
 
         def build(self, group: Group) -> _base.Strategy:
