@@ -103,11 +103,6 @@ class ParameterServer(_base.Strategy):
                     "dedicated servers without mode=sync, or with backup",
                     remedy="leave out dedicated: such servers are threads of workers",
                 )
-            if self.dedicated and self.average not in ("auto", 0):
-                raise UsageError(
-                    f"average={self.average} with dedicated servers",
-                    remedy="leave out one of them: dedicated servers show no mean",
-                )
             if not self.apart and self.compressor.is_lossy:
                 raise UsageError(
                     "a synchronous server with a compressor",
@@ -139,9 +134,9 @@ class ParameterServer(_base.Strategy):
             return self.servers if self.dedicated else 0
 
         @property
-        def horizon(self) -> int:
-            """Dedicated servers show no mean."""
-            return 0 if self.dedicated else super().horizon
+        def can_average(self) -> bool:
+            """Where there are rounds; dedicated servers show no mean."""
+            return not self.dedicated and (self.mode == "sync" or self.backup > 0)
 
         @property
         def apart(self) -> bool:
@@ -191,14 +186,12 @@ class ParameterServer(_base.Strategy):
             others = (num_workers - 1) / num_workers
             if self.dedicated:
                 others = max(0, num_workers - self.servers) / num_workers
-            there = self.compressor.encoded_bytes(profile.num_parameters)
+            there = back = profile.gradient_bytes
+            if self.compressor.is_lossy:
+                there = self.compressor.encoded_bytes(profile.num_parameters)
             return (
                 Message(pattern="push", size_bytes=round(there * others), ready_at=1.0),
-                Message(
-                    pattern="pull",
-                    size_bytes=round(4 * profile.num_parameters * others),
-                    ready_at=1.0,
-                ),
+                Message(pattern="pull", size_bytes=round(back * others), ready_at=1.0),
             )
 
         def build(self, group: Group) -> _base.Strategy:
