@@ -82,6 +82,11 @@ class Config(ABC):
         """What its steps are like after its beginning; a switch's as long as it has not fired."""
         return self
 
+    @property
+    def held(self) -> Config:
+        """The same with less room to get ahead of others: sooner as it will be in the long run."""
+        return self
+
     def check(self, num_workers: int) -> None:
         """Refuse settings that do not suit so many workers.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -171,6 +171,12 @@ class ParameterServer(_base.Strategy):
             """Where each gradient makes a step of its own, there are as many as alone."""
             alone = self.apart and not self.backup
             return 1.0 if alone else super().best_rate(num_workers)
+
+        @property
+        def held(self) -> ParameterServer.Config:
+            """The fastest waits for the slowest in the end, however far ahead it may be."""
+            is_free = self.apart and not self.backup
+            return replace(self, mode="stale", bound=1) if is_free else self
 
         def lead(self, num_workers: int) -> int:
             """One step, or as far as workers may go ahead."""
