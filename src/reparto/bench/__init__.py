@@ -1,0 +1,1 @@
+"""Time evaluation: what a model costs on a device."""
