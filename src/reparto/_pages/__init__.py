@@ -11,7 +11,9 @@ from reparto._pages._drawing import (
     as_svg,
     colour_of,
     ink_of,
+    log_axis,
     name_colours,
+    name_lines,
     require_matplotlib,
 )
 from reparto._pages._html import document, html_table, swatch
@@ -25,7 +27,9 @@ __all__ = [
     "document",
     "html_table",
     "ink_of",
+    "log_axis",
     "name_colours",
+    "name_lines",
     "require_matplotlib",
     "swatch",
 ]

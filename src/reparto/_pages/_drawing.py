@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from reparto.errors import MissingExtraError
 
@@ -78,6 +79,33 @@ def name_colours(figure: Figure) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper center", ncols=min(len(labels), 4), frameon=False
+    )
+
+
+def log_axis(axes: Axes, which: Literal["x", "y"], tell: Callable[[float], str]) -> None:
+    """A logarithmic axis whose numbers are told; more of them where it spans little."""
+    from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set_xscale("log") if which == "x" else axes.set_yscale("log")
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low) if low > 0 and high > low else 0.0
+    subs = (1.0,) if decades > 2 else (1.0, 3.0) if decades > 1 else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=7 if decades > 2 else 12))
+    if decades < 0.3:  # there may be no such number within
+        axis.set_major_locator(FixedLocator([low * (high / low) ** part for part in (0.1, 0.9)]))
+    axis.set_major_formatter(lambda number, _: tell(number))
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_tick_params(which="minor", length=0)
+
+
+def name_lines(figure: Figure, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Say below all plots what lines and markers mean: what each is called, and its look."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=label, **look) for label, look in entries]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False
     )
 
 

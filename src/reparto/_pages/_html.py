@@ -43,6 +43,16 @@ tbody tr { border-top: 1px solid var(--line); }
 ul.notes { padding-left: 1.25rem; margin: .25rem 0; }
 code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
 footer { margin-top: 2rem; }
+@media print {
+  :root { color-scheme: light; --text: #000; --quiet: #444; --page: #fff; --line: #bbb;
+          --card: #fff; }
+  body { max-width: none; padding: 0; font-size: 9.5pt; }
+  figure, tr, li { break-inside: avoid; }
+  h2, h3 { break-after: avoid; }
+  thead { display: table-header-group; }
+  .wide { overflow: visible; border: 0; }
+  th, td { padding: .15rem .35rem; }
+}
 """
 
 
