@@ -87,6 +87,10 @@ class Accelerator:
             torch.backends.cudnn.benchmark = not self.world.options.record
             if self.is_relaxed:
                 _precision.allow_tf32()
+            else:  # a CPU's numbers, as long as the script knows nothing of a GPU
+                torch.backends.cudnn.allow_tf32 = False
+            self._replace(torch, "compile", lambda o: self._compiled)
+            self._replace(torch.nn.Module, "compile", lambda o: self._compiled)
             self._replace(torch, "save", lambda o: _saving.saving(self.home, o))
         if self.engine is not None:
             loading = torch.utils.data.dataloader._BaseDataLoaderIter
@@ -148,6 +152,10 @@ class Accelerator:
             engine.zero_grad(self, original, args, kwargs)
 
         return zero_grad
+
+    def _compiled(self, model: Any = None, *args: Any, **settings: Any) -> Any:
+        self.world.note("torch.compile is left out: whole steps are captured instead")
+        return (lambda function: function) if model is None else model
 
     # Data.
 

@@ -76,6 +76,7 @@ class Engine:
         self._shown: dict[Follower, dict[int, weakref.ref[Tensor]]] = {}
         self._step_calls: weakref.WeakKeyDictionary[Any, StepOf] = weakref.WeakKeyDictionary()
         self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
+        self._latest: Recording | None = None
         self._in_vain = self._rest = 0
         self.num_played = self.num_steps = 0
         self.is_busy = False
@@ -211,7 +212,7 @@ class Engine:
 
     def module(self, module: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """Call a module: torch's own layers are one call, all others what they do inside."""
-        if self.is_busy:
+        if self.is_busy or torch.compiler.is_compiling():
             return original(module, *args, **kwargs)
         assert self.pure is not None
         call = self.pure.of(module)
@@ -331,7 +332,9 @@ class Engine:
         before = self._before.get((key, shapes))
         self._before[key, shapes] = (recording, lasting)
         if before is None:
-            self._in_vain += 1
+            latest, self._latest = self._latest, recording
+            apart = "" if latest is None else latest.first_difference(recording)
+            self._cannot(recording.trouble or apart or self.reason)
             return
         if recording.trouble or (why := before[0].first_difference(recording)):
             self._cannot(recording.trouble or why)

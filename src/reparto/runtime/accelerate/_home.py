@@ -37,6 +37,7 @@ class Home:
         self._is_gpu = device.type == "cuda"
         #: Whether the script itself has asked for the GPU.
         self.is_asked_for = False
+        self._allowed_tf32 = torch.backends.cudnn.allow_tf32
         self._copies: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
         self._met: set[int] = set()
 
@@ -60,8 +61,8 @@ class Home:
             return func(*args, **kwargs)
         if func in _READERS:
             return func(args[0].cpu(), *args[1:], **kwargs)
-        if func is Tensor.cuda or (func is Tensor.to and _names_gpu((*args, *kwargs.values()))):
-            self.is_asked_for = True
+        if func is Tensor.cuda or func is Tensor.to or func is Tensor.cpu:
+            return self._sent(func, args, kwargs)
         if func is torch._C._VariableFunctions._pack_padded_sequence:
             lengths = args[1].cpu() if isinstance(args[1], Tensor) else args[1]
             args = (args[0], lengths, *args[2:])  # it wants them so, wherever the batch is
@@ -78,6 +79,24 @@ class Home:
                 self.take_in(own or ())
                 return self._together(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def _sent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The script sends a tensor somewhere: what it calls the CPU is the GPU, unless it knows."""
+        if func is Tensor.cuda or _names(_GPU, (*args, *kwargs.values())):
+            self.asked()
+        if self.is_asked_for:
+            return func(*args, **kwargs)
+        if func is Tensor.cpu:
+            return args[0]
+        args = tuple(self.device if _names(_CPU, (one,)) else one for one in args)
+        kwargs = {k: self.device if _names(_CPU, (v,)) else v for k, v in kwargs.items()}
+        return func(*args, **kwargs)
+
+    def asked(self) -> None:
+        """The script itself has asked for the GPU: it gets what torch gives to such scripts."""
+        if not self.is_asked_for:
+            self.is_asked_for = True
+            torch.backends.cudnn.allow_tf32 = self._allowed_tf32
 
     def _together(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = str(getattr(func, "__name__", ""))
@@ -123,10 +142,14 @@ class Home:
         return tensor
 
 
-def _names_gpu(values: tuple[Any, ...]) -> bool:
+_GPU, _CPU = "cuda", "cpu"
+
+
+def _names(kind: str, values: tuple[Any, ...]) -> bool:
+    """Whether one of some arguments is such a device."""
     return any(
-        (isinstance(value, torch.device) and value.type == "cuda")
-        or (isinstance(value, str) and value.startswith("cuda"))
+        (isinstance(value, torch.device) and value.type == kind)
+        or (isinstance(value, str) and value.partition(":")[0] == kind)
         for value in values
     )
 

@@ -104,6 +104,7 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
         if look.requires_grad or before.requires_grad:
             raise NotTapedError("a step goes on with what an earlier step computed")
     _refuse(second.calls, fed)
+    _refuse_cpu(second)
     extra = len(second.given)
     for call in second.calls:
         for tensor in getattr(call.func, "tensors", ()):  # of a module, of a loader's data
@@ -128,6 +129,22 @@ def _refuse(calls: Iterable[Call], fed: dict[int, Look]) -> None:
         changes = name.endswith("_") and not name.endswith("__") or name == "__setitem__"
         if changes and type(first) is Given and first.index in fed:
             raise NotTapedError(f"changes its batch in place ({call.place})")
+
+
+def _refuse_cpu(recording: Recording) -> None:
+    """A step of the GPU has no results on the CPU, but for what is made of numbers alone."""
+    kinds = {look.device for look in recording.looks}
+    if len(kinds) < 2:
+        return
+    seen: set[int] = set()
+    for call in recording.calls:
+        refs = [ref.index for ref in refs_in(call.result) if type(ref) is Made]
+        fresh = [index for index in refs if index not in seen]
+        seen.update(fresh)
+        is_made = call.func in FACTORIES and not refs_in((call.args, call.kwargs))
+        if not is_made and any(recording.looks[index].device == "cpu" for index in fresh):
+            name = str(getattr(call.func, "__name__", "")).strip("_")
+            raise NotTapedError(f"computes on the CPU: {name} ({call.place})")
 
 
 class Player(Protocol):
@@ -205,7 +222,8 @@ class Stage:
         """What is made of numbers alone is made on the device."""
         if self.device.type == "cpu" or call.func not in FACTORIES:
             return call
-        if refs_in(call.args) or call.kwargs.get("device") is not None:
+        asked = call.kwargs.get("device")
+        if refs_in(call.args) or (asked is not None and torch.device(asked).type != "cpu"):
             return call
         kwargs = {**call.kwargs, "device": self.device}
         return Call(call.func, call.args, kwargs, call.modes, call.result, call.place)

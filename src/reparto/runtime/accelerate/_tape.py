@@ -113,12 +113,12 @@ class Look:
     shape: torch.Size
     dtype: torch.dtype
     requires_grad: bool
-    is_leaf: bool
+    device: str
 
     @classmethod
     def of(cls, tensor: Tensor) -> Look:
         """Look at a tensor."""
-        return cls(tensor.shape, tensor.dtype, tensor.requires_grad, tensor.is_leaf)
+        return cls(tensor.shape, tensor.dtype, tensor.requires_grad, tensor.device.type)
 
 
 @dataclass
