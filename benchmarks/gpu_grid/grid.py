@@ -1,7 +1,7 @@
 """System C's grid as one writes it: no GPU, no reparto. Trains each model for some seconds.
 
-    python grid.py --models all --seconds 1
-    reparto run --accelerate grid.py --models all --seconds 1
+python grid.py --models all --seconds 1
+reparto run --accelerate grid.py --models all --seconds 1
 """
 
 import argparse

@@ -45,7 +45,10 @@ def measure(way: str, models: str, seconds: float, folder: Path) -> Json:
         row = json.loads(line)
         steps = row["step_s"][2:] or row["step_s"]
         rows[row["model"]] = {"step_s": statistics.median(steps), "loss": row["loss"]}
-    notes = [line for line in told.stdout.splitlines() if "captured" in line]
+    run = folder / f"{way}.run.json"
+    notes = json.loads(run.read_text())["result"]["notes"] if run.exists() else []
+    run.unlink(missing_ok=True)
+    out.unlink(missing_ok=True)
     print(f"{way}: {len(rows)} models, {time.time() - began:.0f} s {notes}", flush=True)
     return rows
 

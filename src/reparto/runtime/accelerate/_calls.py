@@ -78,9 +78,7 @@ REFUSED = {
 BACKWARD = frozenset([Tensor.backward, torch.autograd.backward, torch.autograd.grad])
 
 #: Reads of a number, or of several.
-READS = frozenset(
-    [Tensor.item, Tensor.__float__, Tensor.__int__, Tensor.__bool__, Tensor.tolist]
-)
+READS = frozenset([Tensor.item, Tensor.__float__, Tensor.__int__, Tensor.__bool__, Tensor.tolist])
 
 _NAMES = (
     "zeros ones empty full arange linspace logspace eye rand randn randint randperm normal tensor "

@@ -1,14 +1,14 @@
 """Engine: records training steps, and plays them when they repeat.
 
-    torch function mode: every call of the script passes here
-        │
-        ├─ only looks (shape, dtype) ─────────────► answered at once
-        ├─ a tape is followed: the expected call ─► a stand-in
-        │                      another call ──────► what was put off is computed, then this
-        └─ else ──────────────────────────────────► computed, and written down
-    optimizer.step
-        ├─ the tape has come to its end ──────────► one launch of the graph
-        └─ else ──────────────────────────────────► a step; the same twice makes a tape
+torch function mode: every call of the script passes here
+│
+├─ only looks (shape, dtype) ─────────────► answered at once
+├─ a tape is followed: the expected call ─► a stand-in
+│                      another call ──────► what was put off is computed, then this
+└─ else ──────────────────────────────────► computed, and written down
+optimizer.step
+├─ the tape has come to its end ──────────► one launch of the graph
+└─ else ──────────────────────────────────► a step; the same twice makes a tape
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ class Engine:
             recording.calls.pop()
             if recording.has_made((args, kwargs)):
                 name = str(getattr(func, "__name__", func)).strip("_")
-                recording.trouble = f"the script asks for a number within the step: {name} ({call.place})"
+                recording.trouble = (
+                    f"the script asks for a number within the step: {name} ({call.place})"
+                )
             return result
         recording.returned(call, result)
         return result
@@ -353,7 +355,7 @@ class Engine:
             player = self._make_player(tape)
         finally:
             self.is_busy = was
-        self.followers.insert(0, Follower(player, self.ring, self.home.source))
+        self.followers.insert(0, Follower(player, self.ring, self.home))
         self._in_vain, self.reason = 0, ""
 
     def _cannot(self, why: str) -> None:

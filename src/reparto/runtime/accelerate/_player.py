@@ -1,8 +1,8 @@
 """Player: a tape that is made ready to be played, over and over, in the same memory.
 
-    slots    the batch of now is copied in ──┐
-    kept     parameters, buffers, state ─────┼──► captured graph ──► lasting: loss, predictions
-    rates    learning rates on the device ───┘
+slots    the batch of now is copied in ──┐
+kept     parameters, buffers, state ─────┼──► captured graph ──► lasting: loss, predictions
+rates    learning rates on the device ───┘
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from reparto.runtime.accelerate._calls import BACKWARD, FACTORIES, REFUSED
+from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
 from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
@@ -111,7 +112,9 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
             if not any(tensor is one for one in kept.values()):
                 kept[extra] = tensor
                 extra += 1
-    optimizers: list[Any] = [call.func.ref() for call in second.calls if isinstance(call.func, StepOf)]
+    optimizers: list[Any] = [
+        call.func.ref() for call in second.calls if isinstance(call.func, StepOf)
+    ]
     for optimizer in optimizers:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
@@ -126,7 +129,7 @@ def _refuse(calls: Iterable[Call], fed: dict[int, Look]) -> None:
             raise NotTapedError(f"{REFUSED[call.func]} ({call.place})")
         first = call.args[0] if call.args else None
         name = str(getattr(call.func, "__name__", ""))
-        changes = name.endswith("_") and not name.endswith("__") or name == "__setitem__"
+        changes = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
         if changes and type(first) is Given and first.index in fed:
             raise NotTapedError(f"changes its batch in place ({call.place})")
 
@@ -179,13 +182,11 @@ class Stage:
     Args:
         tape: What is to be played.
         device: Where.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
     """
 
-    def __init__(
-        self, tape: Tape, device: torch.device, on_device: Callable[[Tensor], Tensor]
-    ) -> None:
-        self.tape, self.device = tape, device
+    def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
+        self.tape, self.device, self._home = tape, device, home
         self.slots = {
             index: torch.zeros(look.shape, dtype=look.dtype, device=device)
             for index, look in tape.fed.items()
@@ -194,7 +195,7 @@ class Stage:
         self.lasting: dict[int, Tensor] = {}
         self._given: list[Any] = [None] * (1 + max([*tape.kept, *tape.fed], default=-1))
         for index, tensor in tape.kept.items():
-            self._given[index] = on_device(tensor)
+            self._given[index] = home.on_device(tensor)
         for index, slot in self.slots.items():
             self._given[index] = slot
         self._calls = [self._on_device(call) for call in tape.calls]
@@ -233,7 +234,8 @@ class Stage:
         steps = [call.func for call in self.tape.calls if isinstance(call.func, StepOf)]
         for step, rates in zip(steps, self.rates, strict=True):
             step.rates = rates
-        return make_calls(self._calls, self._given, len(self.tape.looks), self.device.type)
+        num_made, kind = len(self.tape.looks), self.device.type
+        return make_calls(self._calls, self._given, num_made, kind, self._home.run)
 
 
 class GraphPlayer(Stage):
@@ -242,7 +244,7 @@ class GraphPlayer(Stage):
     Args:
         tape: What is to be played.
         device: The GPU.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
         stream: On which all of the training runs.
     """
 
@@ -250,10 +252,10 @@ class GraphPlayer(Stage):
         self,
         tape: Tape,
         device: torch.device,
-        on_device: Callable[[Tensor], Tensor],
+        home: Home,
         stream: Any,
     ) -> None:
-        super().__init__(tape, device, on_device)
+        super().__init__(tape, device, home)
         self._graph = torch.cuda.CUDAGraph()
         # The graph writes into gradients that were there before, and into its own.
         self._grads = [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
@@ -281,13 +283,11 @@ class RepeatPlayer(Stage):
     Args:
         tape: What is to be played.
         device: Where.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
     """
 
-    def __init__(
-        self, tape: Tape, device: torch.device, on_device: Callable[[Tensor], Tensor]
-    ) -> None:
-        super().__init__(tape, device, on_device)
+    def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
+        super().__init__(tape, device, home)
         for index in tape.lasting:
             look = tape.looks[index]
             self.lasting[index] = torch.zeros(look.shape, dtype=look.dtype, device=device)
@@ -347,9 +347,7 @@ def _beginning(calls: list[Call], maker: dict[int, int]) -> int:
     return min(wanted, default=0)
 
 
-def _renumbered(
-    recording: Recording, begin: int, lasting: set[int]
-) -> tuple[Recording, set[int]]:
+def _renumbered(recording: Recording, begin: int, lasting: set[int]) -> tuple[Recording, set[int]]:
     from reparto.runtime.accelerate._tape import Rebuilt
 
     fresh = Recording(trouble=recording.trouble)
