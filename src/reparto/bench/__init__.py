@@ -1,0 +1,38 @@
+"""Time evaluation: what a model costs here, on each device, one row a measurement.
+
+    Request ── planned_cells ──► cells ──┬── a worker process ──► train, infer ──► Measurement
+                 (pure)                  └── api.run ──────────► a script's own steps ──┘ │
+      OUT/rows.jsonl ◄── each row as it is made; a second call goes on ◄──────────────────┤
+    BenchReport ◄── guarded (did not learn, not like for like, …) ◄───────────────────────┘
+      ├── text_table, write_files (CSV, JSON, Parquet), the page
+      ├── advise (pure): which device, from which batch, at what price
+      └── traces: which operations took the time
+
+Measuring is code of a worker process; whoever imports this package imports no torch.
+"""
+
+from reparto.bench._advice import advise
+from reparto.bench._cells import Cell, Request, key_of, planned_cells
+from reparto.bench._environment import devices_here, forms_here
+from reparto.bench._evaluate import Watcher, evaluate
+from reparto.bench._files import write_files
+from reparto.bench._grid import perceptrons
+from reparto.bench._guards import guarded, learned
+from reparto.bench._table import text_table
+
+__all__ = [
+    "Cell",
+    "Request",
+    "Watcher",
+    "advise",
+    "devices_here",
+    "evaluate",
+    "forms_here",
+    "guarded",
+    "key_of",
+    "learned",
+    "perceptrons",
+    "planned_cells",
+    "text_table",
+    "write_files",
+]

@@ -1,0 +1,39 @@
+"""An evaluation as files: CSV, JSON, Parquet, the environment beside them, and the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from reparto.bench import _parquet
+from reparto.bench._table import COLUMNS
+from reparto.spec import BenchReport, finite, to_plain
+
+NO_PARQUET = "no Parquet: pip install 'reparto[bench]' brings pyarrow"
+
+
+def write_files(report: BenchReport, folder: Path) -> tuple[list[Path], list[str]]:
+    """Write all of them.
+
+    Args:
+        report: The evaluation.
+        folder: Where; it is there already.
+
+    Returns:
+        What was written, and what was not, in words.
+    """
+    table = {name: [value(row) for row in report.measurements] for name, value in COLUMNS.items()}
+    paths, remarks = [folder / "bench.csv", folder / "bench.json"], []
+    with paths[0].open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+    plain = finite(to_plain(report))
+    paths[1].write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    parquet = folder / "bench.parquet"
+    if _parquet.write(table, dict(report.environment), parquet):
+        paths.append(parquet)
+    else:
+        remarks.append(NO_PARQUET)
+    return paths, remarks
