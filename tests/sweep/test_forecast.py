@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from reparto._pages import _drawing
 from reparto.plan import choose
 from reparto.spec import Forecast, Wish, WorkerProfile, from_json
-from reparto.sweep import _plots, forecast_lines, write_forecast
+from reparto.sweep import forecast_lines, write_forecast
 from reparto.sweep._forecast_plots import (
     MOST_LINES,
     MOST_TIMELINES,
@@ -192,7 +193,7 @@ def test_of_many_strategies_those_that_words_are_about_are_drawn():
     colours = line_colours(made)
     assert len(colours) == len(set(colours.values())) == MOST_LINES
     assert "all-reduce" in colours and "single" not in colours
-    assert _plots.COLOURS[0] not in colours.values()
+    assert _drawing.COLOURS[0] not in colours.values()
 
 
 def drawn_timelines(made):
@@ -253,7 +254,7 @@ def test_page_is_whole_and_needs_nothing_from_elsewhere(written):
     assert len(set(reader.ids)) == len(reader.ids)
     assert "//" not in text
     assert text.count("<svg") == (2 if made is FULL else 1)
-    assert "currentColor" in text and _plots._INK not in text
+    assert "currentColor" in text and _drawing._INK not in text
     shown = "".join(reader.text)
     assert made.why in shown
     for row in rows_of(made):

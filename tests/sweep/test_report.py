@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from reparto._pages import _drawing
 from reparto.errors import MissingExtraError, UsageError
 from reparto.spec import Comparison, from_json, from_plain, to_json
 from reparto.sweep import _plots, _table, header, in_words, prepare, rows, write
@@ -119,7 +120,7 @@ def test_page_is_readable_in_the_dark(written):
     text = written[1][0].read_text()
     assert "prefers-color-scheme: dark" in text
     assert "currentColor" in text
-    assert _plots._INK not in text
+    assert _drawing._INK not in text
 
 
 def test_words_of_scripts_and_failures_are_no_markup(written):
@@ -132,9 +133,9 @@ def test_words_of_scripts_and_failures_are_no_markup(written):
 
 def test_each_strategy_has_one_colour_in_all_plots(written):
     made, (path, _, _) = written
-    used = {_plots.colour_of(index) for index in range(len(made.runs))}
+    used = {_drawing.colour_of(index) for index in range(len(made.runs))}
     for drawn in path.read_text().split("<svg")[1:]:
-        shown = {one for one in _plots.COLOURS if one in drawn.partition("</svg>")[0]}
+        shown = {one for one in _drawing.COLOURS if one in drawn.partition("</svg>")[0]}
         assert shown == used if made is TARGET else shown <= used  # some have no losses
 
 

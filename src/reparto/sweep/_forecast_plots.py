@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reparto._pages import COLOURS, as_png, as_svg, colour_of, ink_of
 from reparto.spec import Forecast, Prediction, Span
-from reparto.sweep import _plots
 from reparto.sweep._forecast_table import ranked, shown_ways, talked_of
 from reparto.sweep._survey_table import brief
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TIMELINES = 10
-MOST_LINES = len(_plots.COLOURS) - 1  # the first colour is for one machine
+MOST_LINES = len(COLOURS) - 1  # the first colour is for one machine
 _CUT = 4.0  # steps longer than so many times the median are cut off: others would be dots
 
 #: What parts of a step are called, with their colours.
 SPANS: dict[str, tuple[str, str]] = {
-    "compute": ("computing", _plots.COLOURS[1]),
-    "pack": ("packing and unpacking", _plots.COLOURS[5]),
-    "wait": ("waiting", _plots.COLOURS[0]),
-    "communicate": ("on the wire", _plots.COLOURS[2]),
+    "compute": ("computing", COLOURS[1]),
+    "pack": ("packing and unpacking", COLOURS[5]),
+    "wait": ("waiting", COLOURS[0]),
+    "communicate": ("on the wire", COLOURS[2]),
 }
 
 _WIDTH, _HEIGHT = 9.0, 4.2
@@ -47,20 +47,20 @@ def forecast_png(forecast: Forecast) -> bytes:
             parts[1].legend(loc="outside right center", frameon=False)
 
     heights = [above, below] if below else [above]
-    return _plots.as_png(draw, _WIDTH, above + below)
+    return as_png(draw, _WIDTH, above + below)
 
 
 def timeline_svg(forecast: Forecast) -> str:
     """The timelines, to be put into a page."""
     height = _timeline_height(forecast)
-    return _plots.as_svg(
+    return as_svg(
         lambda figure: draw_timelines(figure.subplots(), forecast), 10.5, height, "timeline"
     )
 
 
 def speed_up_svg(forecast: Forecast) -> str:
     """Speed-up against workers, to be put into a page."""
-    return _plots.as_svg(
+    return as_svg(
         lambda figure: draw_speed_ups(figure.subplots(), forecast), 7.2, _HEIGHT, "speed-up"
     )
 
@@ -88,7 +88,7 @@ def draw_timelines(axes: Axes, forecast: Forecast) -> None:
     axes.set_yticks(range(len(ways)), [name_of(one) for one in ways])
     axes.get_yticklabels()[ways.index(forecast.best)].set_fontweight("bold")
     axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color=_plots.ink_of(axes), alpha=0.12, linewidth=0.6)
+    axes.grid(axis="x", color=ink_of(axes), alpha=0.12, linewidth=0.6)
     axes.set_axisbelow(True)
 
 
@@ -104,12 +104,12 @@ def draw_speed_ups(axes: Axes, forecast: Forecast) -> None:
             linestyle="-" if ways[0].exact else (0, (4, 1.5)), label=label,
         )  # fmt: skip
     sizes = sorted({one.num_workers for one in forecast.predictions})
-    axes.axhline(1, color=_plots.COLOURS[0], linewidth=1, linestyle=":")
-    axes.plot(sizes, sizes, color=_plots.COLOURS[0], linewidth=1, linestyle="--")
+    axes.axhline(1, color=COLOURS[0], linewidth=1, linestyle=":")
+    axes.plot(sizes, sizes, color=COLOURS[0], linewidth=1, linestyle="--")
     best = forecast.best
     axes.plot(
         best.num_workers, best.speed_up, marker="o", markersize=13, linestyle="",
-        markerfacecolor="none", markeredgecolor=_plots.ink_of(axes), markeredgewidth=1.4,
+        markerfacecolor="none", markeredgecolor=ink_of(axes), markeredgewidth=1.4,
     )  # fmt: skip
     if sizes[-1] > 32:
         axes.set_xscale("log", base=2)
@@ -118,7 +118,7 @@ def draw_speed_ups(axes: Axes, forecast: Forecast) -> None:
     axes.set_ylabel("times")
     axes.set_xticks(sizes, [str(one) for one in sizes])
     axes.set_ylim(0, 1.15 * most)
-    axes.grid(color=_plots.ink_of(axes), alpha=0.12, linewidth=0.6)
+    axes.grid(color=ink_of(axes), alpha=0.12, linewidth=0.6)
 
 
 def line_colours(forecast: Forecast) -> dict[str, str]:
@@ -128,7 +128,7 @@ def line_colours(forecast: Forecast) -> dict[str, str]:
     others = [label for label in labels if label not in always]
     kept = {*always, *others[: MOST_LINES - len(always)]}
     shown = (label for label in labels if label in kept)
-    return {label: _plots.colour_of(1 + index) for index, label in enumerate(shown)}
+    return {label: colour_of(1 + index) for index, label in enumerate(shown)}
 
 
 def timeline_ways(forecast: Forecast) -> list[Prediction]:

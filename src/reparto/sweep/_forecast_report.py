@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from reparto._pages import document, html_table, swatch
 from reparto.spec import Forecast, finite, to_plain
 from reparto.sweep._forecast_plots import (
     SPANS,
@@ -24,7 +25,6 @@ from reparto.sweep._forecast_table import (
     relaxed_changes,
     what_script,
 )
-from reparto.sweep._page import document, html_table, swatch
 from reparto.sweep._survey_table import fact_cells, host_cells, link_cells, slice_cells
 from reparto.sweep._table import seconds
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from reparto._pages import COLOURS, as_png, as_svg, colour_of, name_colours
 from reparto.lab import rate_text
 from reparto.spec import LabSweep
-from reparto.sweep import _plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,19 +24,19 @@ def lab_png(sweep: LabSweep) -> bytes:
         for row, label in zip(grid, sweep.labels, strict=True):
             draw_times(row[0], sweep, label)
             draw_speed_ups(row[1], sweep, label)
-        _plots.name_colours(figure)
+        name_colours(figure)
 
-    return _plots.as_png(draw, 2 * _WIDTH, _HEIGHT * len(sweep.labels) + 0.4)
+    return as_png(draw, 2 * _WIDTH, _HEIGHT * len(sweep.labels) + 0.4)
 
 
 def lab_svgs(sweep: LabSweep, label: str, name: str) -> tuple[str, str]:
     """The two plots of a strategy, to be put into a page."""
     return (
-        _plots.as_svg(
+        as_svg(
             lambda figure: draw_times(figure.subplots(), sweep, label),
             _WIDTH, _HEIGHT, f"{name}-times",
         ),
-        _plots.as_svg(
+        as_svg(
             lambda figure: draw_speed_ups(figure.subplots(), sweep, label),
             _WIDTH, _HEIGHT, f"{name}-speed",
         ),
@@ -45,7 +45,7 @@ def lab_svgs(sweep: LabSweep, label: str, name: str) -> tuple[str, str]:
 
 def colour_of_rate(sweep: LabSweep, rate: float | None) -> str:
     """The colour of a rate; the first is left to the one node."""
-    return _plots.colour_of(1 + sweep.rates.index(rate))
+    return colour_of(1 + sweep.rates.index(rate))
 
 
 def draw_times(axes: Axes, sweep: LabSweep, label: str) -> None:
@@ -55,7 +55,7 @@ def draw_times(axes: Axes, sweep: LabSweep, label: str) -> None:
     alone = sweep.seconds(1, None, label)
     _draw_rates(axes, sweep, lambda nodes, rate: sweep.seconds(nodes, rate, label))
     if alone is not None:
-        axes.axhline(alone, color=_plots.COLOURS[0], linewidth=1, linestyle=":")
+        axes.axhline(alone, color=COLOURS[0], linewidth=1, linestyle=":")
     axes.set_ylabel("seconds")
     axes.set_ylim(bottom=0)
 
@@ -65,10 +65,10 @@ def draw_speed_ups(axes: Axes, sweep: LabSweep, label: str) -> None:
     axes.set_title(f"{label}: speed-up over one node")
     _draw_rates(axes, sweep, lambda nodes, rate: sweep.speed_up(nodes, rate, label))
     axes.plot(
-        sweep.sizes, sweep.sizes, color=_plots.COLOURS[0], linewidth=1, linestyle="--",
+        sweep.sizes, sweep.sizes, color=COLOURS[0], linewidth=1, linestyle="--",
         label="as many times as nodes",
     )  # fmt: skip
-    axes.axhline(1, color=_plots.COLOURS[0], linewidth=1, linestyle=":")
+    axes.axhline(1, color=COLOURS[0], linewidth=1, linestyle=":")
     axes.set_ylabel("times")
     axes.set_ylim(bottom=0)
 

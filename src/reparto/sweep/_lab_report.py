@@ -8,13 +8,12 @@ import shlex
 from html import escape
 from pathlib import Path
 
+from reparto._pages import COLOURS, document, html_table, swatch
 from reparto.lab import rate_text
 from reparto.spec import LabSweep, finite, to_plain
-from reparto.sweep import _plots
 from reparto.sweep._lab_plots import colour_of_rate, lab_png, lab_svgs
 from reparto.sweep._lab_sweep import cell_name
 from reparto.sweep._lab_table import lab_header, lab_in_words, lab_rows
-from reparto.sweep._page import document, html_table, swatch
 from reparto.sweep._table import aligned
 from reparto.sweep._usage_plots import usage_colour, usage_png, usage_svg
 
@@ -95,7 +94,7 @@ def _legend(sweep: LabSweep) -> str:
         swatch(colour_of_rate(sweep, rate), "not limited" if rate is None else rate_text(rate))
         for rate in sweep.rates
     ]
-    items = "".join(f"<li>{one}</li>" for one in [*named, swatch(_plots.COLOURS[0], "one node")])
+    items = "".join(f"<li>{one}</li>" for one in [*named, swatch(COLOURS[0], "one node")])
     return f'<ul class="legend">{items}</ul>'
 
 

@@ -1,70 +1,27 @@
-"""The four plots of a comparison; the only place that imports matplotlib.
+"""The four plots of a comparison.
 
 ┌ loss against time ┐ ┌ loss against samples ┐    one colour a strategy, the same in all four;
 └───────────────────┘ └──────────────────────┘    earlier lines are wider, so that exact
 ┌ bytes a worker    ┐ ┌ waiting, computing   ┐    strategies, which lie on one another, are
 └───────────────────┘ └──────────────────────┘    all seen
 
-As a picture (PNG) they stand in one figure; for a page each is an SVG whose lines and letters take
-the colour of the text around it, in the light and in the dark.
+As a picture (PNG) they stand in one figure; on a page each is one of its own.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeGuard
 
-from reparto.errors import MissingExtraError
+from reparto._pages import DECADES, as_png, as_svg, colour_of, ink_of, name_colours
 from reparto.spec import ComparedRun, Comparison, Waypoint
 from reparto.sweep._table import NONE, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-#: Neither pale nor dark: they are seen on white and on black. The first is for the baseline.
-COLOURS = (
-    *("#7f8792", "#2f83d1", "#dd6b3d", "#2a9d6f", "#a35fcb"),
-    *("#c08a00", "#d4548f", "#2f9aa8", "#8a6d4b", "#6b74d6"),
-)
-DECADES = 30.0  # a range wider than this is drawn on a logarithmic axis
-_INK = "#010203"  # stands for the colour of the text, until the page is made
-
-_RC = {
-    "svg.fonttype": "none",  # letters stay letters, in the page's own font
-    "text.parse_math": False,  # a label may have dollars
-    "font.family": "sans-serif",
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11.0,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlepad": 10.0,
-    "figure.constrained_layout.w_pad": 0.1,
-    "figure.constrained_layout.h_pad": 0.1,
-}
-
-
-def require_matplotlib() -> None:
-    """Make sure that plots can be drawn, before runs are made that would be for nothing.
-
-    Raises:
-        MissingExtraError: If matplotlib is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "compare") from error
-
-
-def colour_of(index: int) -> str:
-    """The colour of a run, by its place in the comparison."""
-    return COLOURS[index % len(COLOURS)]
 
 
 def png(comparison: Comparison) -> bytes:
@@ -83,28 +40,6 @@ def svg(comparison: Comparison, name: str) -> str:
     draw = PLOTS[name]
     height = _height(comparison)
     return as_svg(lambda figure: draw(figure.subplots(), comparison), 5.6, height, name)
-
-
-def as_png(draw: Callable[[Figure], None], width: float, height: float) -> bytes:
-    """A picture of so many inches, that stands by itself."""
-    with _figure(width, height, "#1f2328") as figure:
-        draw(figure)
-        return _saved(figure, "png", dpi=150, facecolor="white")
-
-
-def as_svg(draw: Callable[[Figure], None], width: float, height: float, name: str) -> str:
-    """A drawing of so many inches, to be put into a page on which no other has that name."""
-    with _figure(width, height, _INK) as figure:
-        draw(figure)
-        return _inline(_saved(figure, "svg", transparent=True).decode(), name)
-
-
-def name_colours(figure: Figure) -> None:
-    """Say above all plots which colour is whose; a page does that by itself."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=min(len(labels), 4), frameon=False
-    )
 
 
 def _height(comparison: Comparison) -> float:
@@ -232,42 +167,3 @@ def _name_bars(axes: Axes, runs: Sequence[ComparedRun]) -> None:
 
 def _colours(comparison: Comparison) -> list[str]:
     return [colour_of(index) for index in range(len(comparison.runs))]
-
-
-def ink_of(axes: Axes) -> Any:
-    """The colour of the text, for whatever is drawn in it."""
-    return axes.title.get_color()
-
-
-@contextlib.contextmanager
-def _figure(width: float, height: float, ink: str) -> Iterator[Figure]:
-    """A figure without pyplot, which would keep it; all is set back afterwards."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor")
-    colours = dict.fromkeys((*inked, "xtick.color", "ytick.color"), ink)
-    settings: Any = {**_RC, **colours}
-    with matplotlib.rc_context(settings):
-        yield Figure(figsize=(width, height), layout="constrained")
-
-
-def _saved(figure: Figure, form: str, **how: Any) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format=form, **how)
-    return stream.getvalue()
-
-
-def _inline(document: str, name: str) -> str:
-    """An SVG document as a part of a page: its own names, no address of another site."""
-    text = document[document.index("<svg") :]
-    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
-    text = re.sub(
-        r'(<svg)[^>]*?(viewBox="[^"]*")[^>]*>',
-        rf'\1 \2 role="img" aria-label="{name}">',
-        text,
-        count=1,
-    )
-    return text.replace(_INK, "currentColor").strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from reparto._pages import require_matplotlib
 from reparto.errors import UsageError
 from reparto.spec import Comparison, finite, to_plain
 from reparto.sweep import _plots
@@ -20,7 +21,7 @@ def prepare(folder: Path) -> None:
         MissingExtraError: If matplotlib is not installed.
         UsageError: If the folder cannot be made.
     """
-    _plots.require_matplotlib()
+    require_matplotlib()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from reparto._pages import as_png, as_svg, colour_of, ink_of, name_colours
 from reparto.spec import Recording, UsageSample
-from reparto.sweep._plots import as_png, as_svg, colour_of, ink_of, name_colours
 from reparto.sweep._table import size
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 from html import escape
 from pathlib import Path
 
+from reparto._pages import document, html_table, swatch
 from reparto.spec import Recording, to_json
-from reparto.sweep._page import document, html_table, swatch
 from reparto.sweep._usage_plots import usage_colour, usage_png, usage_svg
 from reparto.sweep._usage_table import usage_cells
 
