@@ -125,7 +125,12 @@ def _of_several(rows: Sequence[Measurement]) -> Iterator[str]:
             if times > 1.02
             else f"does not help: {figures(1 / times)} times the time of one"
         )
-        yield f"Several for {name} at batch {rows_} on {device}: {who} {verdict}."
+        sure = "" if not _badly(best) else " (known badly)"
+        yield f"Several for {name} at batch {rows_} on {device}: {who} {verdict}{sure}."
+
+
+def _badly(row: Measurement) -> bool:
+    return bool({"noisy", "throttled"} & set(row.flags))
 
 
 def _of_deadline(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -51,11 +51,15 @@ class Crew:
 
     def measure(self, cell: Cell) -> Measurement:
         """Measure one cell; a process that dies of it is a row that says so."""
+        return self._ask(cell)
+
+    def _ask(self, cell: Cell, trace: str = "") -> Measurement:
         if self._process is None or self._device != cell.device:
             self._renew(cell.device)
         assert self._process is not None and self._process.stdin is not None
         where = f"{cell.device} {cell.dtype}"
         asked = {"cell": dataclasses.asdict(cell), "peak": self.peaks.get(where, 0.0)}
+        asked["trace"] = trace
         try:
             self._process.stdin.write(json.dumps(asked) + "\n")
             self._process.stdin.flush()
@@ -74,6 +78,11 @@ class Crew:
         if row.failure:  # what it has left behind is not known
             self.close()
         return row
+
+    def trace(self, cell: Cell, folder: Path) -> tuple[str, ...]:
+        """Trace a step of a cell's model; in words, which operations took the time."""
+        row = self._ask(cell, trace=str(folder.absolute()))
+        return row.notes if not row.failure else (row.failure,)
 
     def close(self) -> None:
         """End the process."""

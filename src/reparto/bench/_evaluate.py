@@ -14,6 +14,7 @@ from reparto.bench._crew import Crew
 from reparto.bench._environment import environment_of
 from reparto.bench._guards import guarded
 from reparto.bench._store import Store, changes, digest_of
+from reparto.bench._traces import trace_all
 from reparto.spec import BenchReport, Measurement
 
 
@@ -33,13 +34,16 @@ class Watcher:
         """Something that people should know."""
 
 
-def evaluate(request: Request, folder: Path, watcher: Watcher | None = None) -> BenchReport:
+def evaluate(
+    request: Request, folder: Path, watcher: Watcher | None = None, trace: Path | None = None
+) -> BenchReport:
     """Measure what a request asks for.
 
     Args:
         request: What is to be measured.
         folder: Where rows are kept; a second call into it goes on.
         watcher: Is told what happens.
+        trace: Where a step of each model is traced; None for nowhere.
 
     Returns:
         All rows of the request that are there: of this call and of earlier ones.
@@ -73,6 +77,7 @@ def evaluate(request: Request, folder: Path, watcher: Watcher | None = None) -> 
                 clock.took(cell, time.monotonic() - one_began)
                 store.add(cell.key, row, environment)
                 watcher.ended(row, clock.left(rest[number + 1 :]))
+            traces = trace_all(cells, trace, crew) if trace is not None else {}
         finally:
             environment |= {"peaks": crew.peaks, "steps": scripts.steps}
             store.keep_environment(environment)
@@ -81,6 +86,7 @@ def evaluate(request: Request, folder: Path, watcher: Watcher | None = None) -> 
         environment=environment,
         measurements=guarded(found),
         planned=len(cells),
+        traces=traces,
         took_s=time.monotonic() - began,
     )
 

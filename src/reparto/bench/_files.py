@@ -8,17 +8,21 @@ from pathlib import Path
 
 from reparto.bench import _parquet
 from reparto.bench._table import COLUMNS
+from reparto.errors import MissingExtraError
 from reparto.spec import BenchReport, finite, to_plain
 
 NO_PARQUET = "no Parquet: pip install 'reparto[bench]' brings pyarrow"
 
 
-def write_files(report: BenchReport, folder: Path) -> tuple[list[Path], list[str]]:
+def write_files(
+    report: BenchReport, folder: Path, deadline_s: float | None = None
+) -> tuple[list[Path], list[str]]:
     """Write all of them.
 
     Args:
         report: The evaluation.
         folder: Where; it is there already.
+        deadline_s: Of calls of inference, for the page.
 
     Returns:
         What was written, and what was not, in words.
@@ -36,4 +40,10 @@ def write_files(report: BenchReport, folder: Path) -> tuple[list[Path], list[str
         paths.append(parquet)
     else:
         remarks.append(NO_PARQUET)
+    try:
+        from reparto.bench._page import SECOND_S, write_report  # draws, which is an extra
+
+        paths += write_report(report, folder, deadline_s=deadline_s or SECOND_S)
+    except MissingExtraError as error:
+        remarks.append(f"no page: {error.message}; {error.remedy}")
     return paths, remarks

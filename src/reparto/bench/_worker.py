@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from reparto.bench._cells import Cell
@@ -28,12 +29,14 @@ class Bench:
         self._forms: tuple[tuple[str, ...], Any] | None = None
         self._peaks: dict[tuple[str, str], float] = {}
 
-    def measure(self, cell: Cell, peak: float = 0.0) -> tuple[Measurement, float]:
+    def measure(self, cell: Cell, peak: float = 0.0, trace: str = "") -> tuple[Measurement, float]:
         """Measure one.
 
         Args:
             cell: What.
             peak: Operations a second of its device in its precision, if that is known.
+            trace: A folder, if a step is to be traced instead; the row's notes then say what
+                took the time.
 
         Returns:
             Its row, and that peak.
@@ -42,6 +45,8 @@ class Bench:
 
         try:
             device = Device(cell.device)
+            if trace:
+                return self._traced(cell, device, trace), 0.0
             known = peak or self._peaks.get((cell.device, cell.dtype)) or 0.0
             if not known:
                 known = device.peak_flops(cell.dtype)
@@ -69,6 +74,13 @@ class Bench:
             found: Measurement = _infer.infer(subject, cell, device, forms, peak)
             return found
         return self._within(subject, cell, device, forms, peak)
+
+    def _traced(self, cell: Cell, device: Any, folder: str) -> Measurement:
+        from reparto.bench._trace import trace
+
+        subject = self._subject_of(cell)
+        words = trace(subject, cell, device, Path(folder))
+        return Measurement(work=subject.work(cell), device=cell.device, notes=words)
 
     def _within(
         self, subject: Any, cell: Cell, device: Any, forms: Any, peak: float
@@ -137,7 +149,7 @@ def main() -> None:
     bench = Bench()
     for line in sys.stdin:
         asked = json.loads(line)
-        row, peak = bench.measure(cell_of(asked["cell"]), asked.get("peak") or 0.0)
+        row, peak = bench.measure(cell_of(asked["cell"]), asked["peak"], asked["trace"])
         answers.write(json.dumps({"row": dataclasses.asdict(row), "peak": peak}) + "\n")
 
 

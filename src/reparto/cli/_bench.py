@@ -97,7 +97,9 @@ def command(args: argparse.Namespace) -> int:
     with unless_empty(folder):
         request, prices = _request(args), _prices(args.price)
         try:
-            report = bench.evaluate(request, folder, screen)
+            report = bench.evaluate(
+                request, folder, screen, Path(args.trace) if args.trace else None
+            )
         except KeyboardInterrupt:
             screen.remark(f"stopped; the same command goes on in {args.out}")
             return EXIT_INTERRUPTED
@@ -108,7 +110,7 @@ def command(args: argparse.Namespace) -> int:
         report = dataclasses.replace(report, advice=advice)
     out = sys.stderr if args.json == "-" else sys.stdout
     print("\n".join(["", *bench.text_table(report), *_words_of(report)]), file=out)
-    paths, remarks = bench.write_files(report, folder)
+    paths, remarks = bench.write_files(report, folder, request.deadline_s)
     for remark in remarks:
         screen.remark(remark)
     for path in paths:
