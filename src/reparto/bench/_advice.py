@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from reparto.bench import _advice_words
+from reparto.bench._cells import is_script
 from reparto.spec import Advice, Choice, Crossover, Measurement, Verdict
 
 ANY_DEVICE = "*"
@@ -56,7 +57,8 @@ def advise(
 
 def _kind(row: Measurement) -> CellKind:
     work = row.work
-    return CellKind(work.suite, work.model, row.mode, row.dtype, work.batch_rows)
+    rows = 0 if is_script(work.suite) else work.batch_rows
+    return CellKind(work.suite, work.model, row.mode, row.dtype, rows)
 
 
 def _learned(rows: list[Measurement]) -> list[Measurement]:

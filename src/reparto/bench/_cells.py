@@ -126,7 +126,9 @@ class Cell:
         """The cell, as people are told of it."""
         rows = f"within {self.deadline_s:g} s" if self.deadline_s else f"{self.batch_rows} rows"
         what = "training" if self.mode == "train" else f"inference, {self.form}"
-        parts = [f"{self.suite} {self.model}".strip(), what, self.device, self.dtype]
+        is_told = self.suite.endswith(self.model)
+        name = self.suite if is_told else f"{self.suite} {self.model}"
+        parts = [name, what, self.device, self.dtype]
         parts += [rows] if self.batch_rows or self.deadline_s else []
         if self.strategy != "single":
             parts.append(f"{self.strategy} on {self.num_workers}")
@@ -149,6 +151,11 @@ def key_of(row: Measurement) -> str:
     ).key
 
 
+def is_script(suite: str) -> bool:
+    """Whether rows of that suite are of a script."""
+    return suite.endswith(".py")
+
+
 def source_of(target: str) -> Source:
     """What kind of thing a target is.
 
@@ -157,7 +164,7 @@ def source_of(target: str) -> Source:
     """
     if target in ("grid", "cnn"):
         return "cnn" if target == "cnn" else "grid"
-    if target.endswith(".py"):
+    if is_script(target):
         return "script"
     module, colon, name = target.rpartition(":")
     if colon and module and name.isidentifier():
@@ -225,6 +232,8 @@ def _of_model(
     )
     cell = partial(replace, first)
     for dtype in request.dtypes:
+        if dtype == "tf32" and device == "cpu":  # has none
+            continue
         if "train" in request.modes:
             for rows in request.batches:
                 yield cell(dtype=dtype, batch_rows=rows)

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from reparto.spec import Measurement
 #: A cell that takes longer is ended; the largest take half a minute on sixteen cores.
 LIMIT_S = 900.0
 LOG = "worker.log"
+#: Failures after which a process is not what it was.
+_STICKS = re.compile(r"memory|CUDA|cuDNN|Accelerator", re.IGNORECASE)
 COMMAND = (sys.executable, "-P", "-m", "reparto.bench._worker")
 
 
@@ -75,7 +78,7 @@ class Crew:
         row = row_of(told["row"])
         if told["peak"]:
             self.peaks[where] = told["peak"]
-        if row.failure:  # what it has left behind is not known
+        if _STICKS.search(row.failure):  # what it has left behind is not known
             self.close()
         return row
 

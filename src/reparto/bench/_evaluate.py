@@ -81,10 +81,10 @@ def evaluate(
         finally:
             environment |= {"peaks": crew.peaks, "steps": scripts.steps}
             store.keep_environment(environment)
-    found = [one for cell in cells if (one := store.latest(cell.key)) is not None]
+    latest = [one for cell in cells if (one := store.latest(cell.key)) is not None]
     return BenchReport(
         environment=environment,
-        measurements=guarded(found),
+        measurements=guarded(_script.completed(latest)),
         planned=len(cells),
         traces=traces,
         took_s=time.monotonic() - began,

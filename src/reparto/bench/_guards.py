@@ -12,6 +12,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from reparto.bench._cells import is_script
 from reparto.spec import Flag, Measurement, Work
 
 #: Of the loss of the best constant: one that is not lower has not learned.
@@ -68,6 +69,7 @@ def unlike(work: Work, reference: Work) -> tuple[str, ...]:
         f"{getattr(work, name)} {what} instead of {getattr(reference, name)}"
         for name, what in told.items()
         if getattr(work, name) != getattr(reference, name)
+        and (getattr(work, name) and getattr(reference, name))  # 0: nobody knows
     ]
     if work.data != reference.data:
         found.append("other data")
@@ -94,7 +96,8 @@ _BASES = ("plain", "eager")
 
 def _beside(row: Measurement) -> tuple[object, ...]:
     """Which rows a table or a plot sets side by side."""
-    return row.work.suite, row.work.model, row.mode, row.work.batch_rows
+    rows = 0 if is_script(row.work.suite) else row.work.batch_rows  # a script has one batch only
+    return row.work.suite, row.work.model, row.mode, rows
 
 
 def _flagged(row: Measurement, reference: Work) -> Measurement:

@@ -49,11 +49,13 @@ class Forms:
         """What answers a call."""
         if (form, dtype) not in self._made:
             self._made.clear()  # the forms of large models do not fit beside each other
-            self._made[form, dtype] = self._make(form)
+            self._made[form, dtype] = self._make(form, dtype)
         return self._made[form, dtype]
 
-    def _make(self, form: str) -> Answer:
+    def _make(self, form: str, dtype: str) -> Answer:
         if form == "onnx":
+            if dtype != "f32":
+                raise RuntimeError("the ONNX form computes in f32 only")
             return self._onnx()
         target = self._device.torch
         model = self._subject.model(target).eval().requires_grad_(False)
@@ -86,7 +88,8 @@ class Forms:
                 torch.onnx.export(
                     model, (self._subject.x[:2],), path, dynamo=True, dynamic_shapes=(rows,)
                 )
-            session = onnxruntime.InferenceSession(path, providers=[name])
+            options = {"use_tf32": 0} if self._device.is_gpu else {}
+            session = onnxruntime.InferenceSession(path, providers=[(name, options)])
         taken = session.get_inputs()[0].name
         return lambda x: session.run(None, {taken: x.numpy()})
 

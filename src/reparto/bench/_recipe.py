@@ -38,7 +38,7 @@ def target_steps(num_parameters: int, flops: float, rows: int) -> int:
         (200, 12)
     """
     cost = (flops or 6.0 * num_parameters * rows) + COST_A_PARAMETER * num_parameters
-    return max(MIN_STEPS, min(MAX_STEPS, int(COST_A_CELL / cost)))
+    return max(MIN_STEPS, min(MAX_STEPS, int(COST_A_CELL / max(cost, 1.0))))
 
 
 def grid_flops(hidden: tuple[int, ...], rows: int, *, train: bool = True) -> float:

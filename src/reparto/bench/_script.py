@@ -15,13 +15,13 @@ import math
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reparto import api
 from reparto.bench import _grid, _grid_script, _recipe
-from reparto.bench._cells import Cell
+from reparto.bench._cells import Cell, is_script
 from reparto.bench._data import DataSet
 from reparto.bench._environment import cpu_name, gpu_names, threads
 from reparto.bench._failures import failed
@@ -225,6 +225,23 @@ def work_of(cell: Cell, timed: Timed) -> Work:
         data=f"{zlib.crc32(text):08x}",
         target_steps=result.num_steps,
     )
+
+
+def completed(rows: Sequence[Measurement]) -> list[Measurement]:
+    """Rows of scripts with their batch, where another row of the same script knows it.
+
+    One worker runs a script as it stands, and sees no batches in slices that it cuts by hand; the
+    batch of all workers is the script's own.
+    """
+    known = {row.work.suite: row.work.batch_rows for row in rows if row.work.batch_rows}
+    return [_with_batch(row, known.get(row.work.suite, 0)) for row in rows]
+
+
+def _with_batch(row: Measurement, batch_rows: int) -> Measurement:
+    if row.work.batch_rows or not batch_rows or not is_script(row.work.suite) or not row.step_s:
+        return row
+    work = dataclasses.replace(row.work, batch_rows=batch_rows)
+    return dataclasses.replace(row, work=work, samples_per_s=batch_rows / row.step_s)
 
 
 def row_from(cell: Cell, timed: Timed, work: Work) -> Measurement:

@@ -39,7 +39,8 @@ def trace_all(cells: Iterable[Cell], folder: Path, crew: Crew) -> dict[str, tupl
         into = folder / slug(cell)
         into.mkdir(parents=True, exist_ok=True)
         words = _of_script(cell, into) if cell.by_script else crew.trace(cell, into)
-        told[cell.title] = (*words, f"the trace is in {into}")
+        is_there = any(into.glob("*.trace.json"))
+        told[cell.title] = (*words, *([f"the trace is in {into}"] if is_there else []))
     return told
 
 

@@ -99,10 +99,10 @@ def train(subject: Subject, cell: Cell, device: Device, peak_flops: float) -> Me
     energy_began = time.perf_counter()
     loop.steps(WARM_UP)
     device.wait()
-    times, made = _timed(loop, device, work.target_steps - WARM_UP)
+    times, made, spent_s = _timed(loop, device, work.target_steps - WARM_UP)
     peak_bytes = device.peak_bytes()
     loss_last = loop.held_loss()
-    more, more_made = _timed(loop, device, None, already_s=sum(times))
+    more, more_made, _ = _timed(loop, device, None, already_s=spent_s)
     elapsed_s = time.perf_counter() - energy_began
     seen = device.watch.end()
     num_steps = made + more_made
@@ -139,16 +139,17 @@ def train(subject: Subject, cell: Cell, device: Device, peak_flops: float) -> Me
 
 def _timed(
     loop: Loop, device: Device, count: int | None, already_s: float = 0.0
-) -> tuple[list[float], int]:
+) -> tuple[list[float], int, float]:
     """Time steps: so many, or until all that was timed lasts long enough.
 
     Returns:
-        Seconds of a step, one number for each block of steps between two waits; and how many.
+        Seconds of a step, one number for each block of steps between two waits; how many
+        steps; and all the time that was timed.
     """
     times: list[float] = []
     if count is None and already_s >= TIMED_S:
-        return times, 0
-    block, made, spent = 1, 0, already_s
+        return times, 0, already_s
+    block, made, spent, took = 1, 0, already_s, 0.0
     while made < count if count is not None else spent < TIMED_S:
         size = min(block, count - made) if count is not None else block
         began = time.perf_counter()
@@ -157,12 +158,11 @@ def _timed(
         took = time.perf_counter() - began
         made += size
         spent += took
-        if size == block and (block > 1 or not device.is_gpu or took >= _BLOCK_S):
+        if device.is_gpu and took < _BLOCK_S / 2:  # too short: waiting would count
+            block = max(block + 1, math.ceil(size * _BLOCK_S / took))
+        elif size == block:
             times.append(took / size)
-        elif block == 1:  # the first one tells how many make a block
-            block = max(2, math.ceil(_BLOCK_S / took))
-            times += [took] if count is not None and count <= block else []
-    return times or [took / size], made
+    return times or [took / size], made, spent
 
 
 def _of_data(subject: Subject) -> tuple[str, ...]:
