@@ -1,5 +1,7 @@
 """What is planned for a request."""
 
+from itertools import pairwise
+
 import pytest
 
 from reparto.bench._cells import Entry, Request, key_of, planned_cells
@@ -20,7 +22,7 @@ def test_whole_grid_has_every_model_batch_and_call():
 def test_cells_of_a_model_on_a_device_follow_one_another():
     cells = planned_cells(Request(devices=("cpu", "cuda:0"), targets=("grid",)))
     places = [(cell.device, cell.model) for cell in cells]
-    changes = sum(a != b for a, b in zip(places, places[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(places))
     assert changes == 2 * 30 - 1
 
 

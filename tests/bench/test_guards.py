@@ -15,6 +15,15 @@ from reparto.bench._subject import Subject
 from tests.bench.rows import row
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads of tiny products wait for one another where others compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def flags_of(*rows):
     return [one.flags for one in guarded(rows)]
 

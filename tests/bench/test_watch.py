@@ -46,8 +46,10 @@ def test_gpu_that_the_driver_does_not_know_tells_nothing():
 
 @pytest.mark.parametrize(
     ("clock", "reasons", "throttled"),
-    [(1980, 0x0, False), (1980, 0x1, False), (1900, 0x4, False), (1200, 0x4, True)]
-    + [(1900, 0x8, True), (1900, 0x20, True), (1900, 0x40, True)],
+    [
+        *[(1980, 0x0, False), (1980, 0x1, False), (1900, 0x4, False), (1200, 0x4, True)],
+        *[(1900, 0x8, True), (1900, 0x20, True), (1900, 0x40, True)],
+    ],
 )
 def test_gpu_is_throttled_by_heat_or_by_power_that_lowers_its_clock(clock, reasons, throttled):
     last = GpuState(clock_mhz=clock, max_clock_mhz=1980, reasons=reasons)
@@ -85,7 +87,11 @@ def test_counter_of_energy_that_began_anew_is_not_told():
 def test_system_is_read_for_times_and_energy(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "stat").write_text("cpu  100 0 200 5000 10 0 0 50 0 0\ncpu0 1 2\n")
-    for name, micros in (("intel-rapl:0", 2_000_000), ("intel-rapl:0:1", 1), ("intel-rapl:1", 5e5)):
+    for name, micros in (
+        ("intel-rapl:0", 2_000_000),
+        ("intel-rapl:0:1", 1),
+        ("intel-rapl:1", 5e5),
+    ):
         package = tmp_path / "sys" / "class" / "powercap" / name
         package.mkdir(parents=True)
         (package / "energy_uj").write_text(f"{int(micros)}\n")
@@ -97,4 +103,3 @@ def test_system_is_read_for_times_and_energy(tmp_path):
 def test_system_that_tells_nothing_is_no_error(tmp_path):
     assert _watch.machine_seconds(tmp_path) == (0.0, 0.0)
     assert _watch.rapl_joules(tmp_path) is None
-

@@ -158,7 +158,7 @@ def _of_flags(rows: Sequence[Measurement]) -> Iterator[str]:
         "did-not-learn": "did not learn: their times are those of a network that answers nothing",
         "not-like-for-like": "did other work than the rows beside them, and were left out",
         "noisy": "are known badly: the machine was busy, or the times are spread",
-        "throttled": "were slowed down by heat or power",
+        "throttled": "were measured while the device slowed down: heat, power, or others on it",
         "failed": "have no figures; the table says why",
     }
     for flag, why in told.items():

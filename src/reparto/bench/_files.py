@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+from reparto._pages import require_matplotlib
 from reparto.bench import _parquet
 from reparto.bench._table import COLUMNS
 from reparto.errors import MissingExtraError
@@ -40,9 +41,10 @@ def write_files(
         paths.append(parquet)
     else:
         remarks.append(NO_PARQUET)
-    try:
-        from reparto.bench._page import SECOND_S, write_report  # draws, which is an extra
+    from reparto.bench._page import SECOND_S, write_report
 
+    try:
+        require_matplotlib()
         paths += write_report(report, folder, deadline_s=deadline_s or SECOND_S)
     except MissingExtraError as error:
         remarks.append(f"no page: {error.message}; {error.remedy}")

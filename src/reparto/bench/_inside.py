@@ -10,6 +10,7 @@ The script is not edited.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import runpy
 import sys
@@ -82,13 +83,10 @@ def main() -> None:
     seen = torch.nn.modules.module.register_module_forward_pre_hook(inside.called)
     sys.argv = sys.argv[2:]
     sys.path.insert(0, str(Path(script).parent))
-    try:
+    with contextlib.suppress(SystemExit):  # ours, or the script's own
         runpy.run_path(script, run_name="__main__")
-    except SystemExit:
-        pass  # ours, or the script's own
-    finally:
-        seen.remove()
-        inside.finish()
+    seen.remove()
+    inside.finish()
 
 
 if __name__ == "__main__":
