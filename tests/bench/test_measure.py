@@ -100,6 +100,19 @@ def test_forms_answer_alike():
     assert torch.allclose(*answers)
 
 
+def test_onnx_form_answers_like_the_model():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from reparto.bench._device import Device
+
+    subject = _subject.Subject(grid())
+    forms = _infer.Forms(subject, Device("cpu"))
+    (answer,) = forms.get("onnx", "f32")(subject.x[:5])
+    with torch.inference_mode():
+        right = forms.get("eager", "f32")(subject.x[:5])
+    assert torch.allclose(torch.from_numpy(answer), right, atol=1e-5)
+
+
 def test_bf16_is_computed_where_it_is_asked_for():
     row = measured(grid(dtype="bf16"))
     assert row.failure == ""

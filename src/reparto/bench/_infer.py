@@ -25,7 +25,7 @@ from reparto.bench._subject import Subject
 from reparto.errors import MissingExtraError
 from reparto.spec import Measurement
 
-TIMED_S = 0.25
+TIMED_S = 0.15
 MIN_CALLS, MAX_CALLS = 20, 2000
 SLOW_S, SLOW_CALLS = 1.0, 3  # of calls that take longer, so few will do
 _MOST_ROWS = 1 << 20
@@ -42,13 +42,14 @@ class Forms:
     """
 
     def __init__(self, subject: Subject, device: Device) -> None:
-        self._subject, self._device = subject, device
+        self._subject, self.device = subject, device
         self._made: dict[tuple[str, str], Answer] = {}
 
     def get(self, form: str, dtype: str) -> Answer:
         """What answers a call."""
         if (form, dtype) not in self._made:
             self._made.clear()  # the forms of large models do not fit beside each other
+            self.device.tidy()  # memory counts from here: weights are part of a call's
             self._made[form, dtype] = self._make(form, dtype)
         return self._made[form, dtype]
 
@@ -57,7 +58,7 @@ class Forms:
             if dtype != "f32":
                 raise RuntimeError("the ONNX form computes in f32 only")
             return self._onnx()
-        target = self._device.torch
+        target = self.device.torch
         model = self._subject.model(target).eval().requires_grad_(False)
         if form == "compiled":
             torch._dynamo.reset()
@@ -68,7 +69,7 @@ class Forms:
 
     def _exported(self, model: torch.nn.Module) -> torch.export.ExportedProgram:
         rows = torch.export.Dim("rows", min=1, max=_MOST_ROWS)
-        example = self._subject.x[:2].to(self._device.torch)
+        example = self._subject.x[:2].to(self.device.torch)
         return torch.export.export(model, (example,), dynamic_shapes=({0: rows},))
 
     def _onnx(self) -> Answer:
@@ -76,7 +77,7 @@ class Forms:
             import onnxruntime
         except ImportError as error:
             raise MissingExtraError("onnxruntime", "bench") from error
-        name = "CUDAExecutionProvider" if self._device.is_gpu else "CPUExecutionProvider"
+        name = "CUDAExecutionProvider" if self.device.is_gpu else "CPUExecutionProvider"
         if name not in onnxruntime.get_available_providers():
             raise RuntimeError(f"this ONNX Runtime has no {name}")
         model = self._subject.model(torch.device("cpu")).eval()
@@ -88,28 +89,25 @@ class Forms:
                 torch.onnx.export(
                     model, (self._subject.x[:2],), path, dynamo=True, dynamic_shapes=(rows,)
                 )
-            options = {"use_tf32": 0} if self._device.is_gpu else {}
+            options = {"use_tf32": 0} if self.device.is_gpu else {}
             session = onnxruntime.InferenceSession(path, providers=[(name, options)])
         taken = session.get_inputs()[0].name
         return lambda x: session.run(None, {taken: x.numpy()})
 
 
-def infer(
-    subject: Subject, cell: Cell, device: Device, forms: Forms, peak_flops: float
-) -> Measurement:
+def infer(subject: Subject, cell: Cell, forms: Forms, peak_flops: float) -> Measurement:
     """Measure the latency of calls with so many samples.
 
     Args:
         subject: The model.
         cell: The form, the number of samples.
-        device: Where.
-        forms: Of this model on this device.
+        forms: Of this model on one device.
         peak_flops: What the device can do in a second; 0.0 if not known.
     """
-    device.tidy()
-    device.begin_peak()
+    device = forms.device
     answer = forms.get(cell.form, cell.dtype)
     x = rows_of(subject.x, cell.batch_rows)
+    device.begin_peak()
     with torch.inference_mode(), device.computing(cell.dtype):
         for _ in range(3):  # the first one may compile
             began = time.perf_counter()
@@ -172,13 +170,11 @@ def rows_of(x: Tensor, count: int) -> Tensor:
     return x.repeat(times, *(1 for _ in x.shape[1:]))[:count]
 
 
-def in_time(
-    subject: Subject, cell: Cell, device: Device, forms: Forms, rows: int, limit_s: float
-) -> bool:
+def in_time(subject: Subject, cell: Cell, forms: Forms, rows: int, limit_s: float) -> bool:
     """Whether a call with so many samples is answered within a time, the second of two calls."""
     answer = forms.get(cell.form, cell.dtype)
     x = rows_of(subject.x, rows)
-    with torch.inference_mode(), device.computing(cell.dtype):
+    with torch.inference_mode(), forms.device.computing(cell.dtype):
         answer(x)
         began = time.perf_counter()
         answer(x)

@@ -78,6 +78,10 @@ class Subject:
 
     def flops(self, rows: int, *, train: bool) -> float:
         """Of a step or a call; 0.0 where they cannot be counted."""
+        if self.source == "grid":
+            return _recipe.grid_flops(self.hidden, rows, train=train)
+        if self.source == "cnn":
+            return _recipe.cnn_flops(rows, train=train)
         return _models.flops_of_step(self.make, self.sample, rows, train=train)
 
     def work(self, cell: Cell) -> Work:

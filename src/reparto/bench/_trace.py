@@ -80,6 +80,8 @@ def _own_micros(event: Any, device: str) -> float:
     """Of the operation itself, without what it calls. On a GPU only kernels and copies count."""
     if not device.startswith("cuda"):
         return float(event.self_cpu_time_total)
+    if getattr(event, "is_user_annotation", False):
+        return 0.0  # a name for a stretch of time, such as that of the optimizer
     if "CUDA" not in str(getattr(event, "device_type", "")):
         return 0.0  # its kernels are events of their own
     return float(event.self_device_time_total)

@@ -158,7 +158,7 @@ def judge_cpu(first: CpuState, last: CpuState, reference_s: float) -> Seen:
     return Seen(throttled=throttled, disturbed=disturbed, notes=tuple(notes), energy_j=energy)
 
 
-def reference_work(times: int = 5) -> float:
+def reference_work(times: int = 20) -> float:
     """Seconds of a fixed piece of work on one core, the least of some; each is short."""
     best = float("inf")
     for _ in range(times):

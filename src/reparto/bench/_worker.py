@@ -27,6 +27,7 @@ class Bench:
     def __init__(self) -> None:
         self._subject: tuple[tuple[str, ...], Any] | None = None
         self._forms: tuple[tuple[str, ...], Any] | None = None
+        self._devices: dict[str, Any] = {}
         self._peaks: dict[tuple[str, str], float] = {}
 
     def measure(self, cell: Cell, peak: float = 0.0, trace: str = "") -> tuple[Measurement, float]:
@@ -44,7 +45,9 @@ class Bench:
         from reparto.bench._device import Device
 
         try:
-            device = Device(cell.device)
+            if cell.device not in self._devices:
+                self._devices[cell.device] = Device(cell.device)
+            device = self._devices[cell.device]
             if trace:
                 return self._traced(cell, device, trace), 0.0
             known = peak or self._peaks.get((cell.device, cell.dtype)) or 0.0
@@ -71,9 +74,9 @@ class Bench:
             self._forms = (key, _infer.Forms(subject, device))
         forms = self._forms[1]
         if cell.deadline_s is None:
-            found: Measurement = _infer.infer(subject, cell, device, forms, peak)
+            found: Measurement = _infer.infer(subject, cell, forms, peak)
             return found
-        return self._within(subject, cell, device, forms, peak)
+        return self._within(subject, cell, forms, peak)
 
     def _traced(self, cell: Cell, device: Any, folder: str) -> Measurement:
         from reparto.bench._trace import trace
@@ -82,9 +85,7 @@ class Bench:
         words = trace(subject, cell, device, Path(folder))
         return Measurement(work=subject.work(cell), device=cell.device, notes=words)
 
-    def _within(
-        self, subject: Any, cell: Cell, device: Any, forms: Any, peak: float
-    ) -> Measurement:
+    def _within(self, subject: Any, cell: Cell, forms: Any, peak: float) -> Measurement:
         from reparto.bench import _infer
         from reparto.bench._deadline import MOST, largest
 
@@ -94,7 +95,7 @@ class Bench:
         def meets(rows: int) -> bool:
             nonlocal ended
             try:
-                return _infer.in_time(subject, cell, device, forms, rows, limit)
+                return _infer.in_time(subject, cell, forms, rows, limit)
             except Exception as error:
                 ended = f"a call with {rows} samples failed: {why(error)}"
                 return False
@@ -102,9 +103,7 @@ class Bench:
         rows = largest(meets)
         if rows == 0:
             return failed(cell, ended or f"one sample takes longer than {limit:g} s")
-        row = _infer.infer(
-            subject, dataclasses.replace(cell, batch_rows=rows), device, forms, peak
-        )
+        row = _infer.infer(subject, dataclasses.replace(cell, batch_rows=rows), forms, peak)
         told = f"the largest call within {limit:g} s" + (", of those tried" * (rows >= MOST))
         return dataclasses.replace(row, notes=(told, *([ended] if ended else []), *row.notes))
 
