@@ -28,6 +28,7 @@ from reparto.spec import Measurement
 TIMED_S = 0.15
 MIN_CALLS, MAX_CALLS = 20, 2000
 SLOW_S, SLOW_CALLS = 1.0, 3  # of calls that take longer, so few will do
+_ROOM = 0.9  # of a deadline: 99 of 100 calls are to meet it, and one is tried
 _MOST_ROWS = 1 << 20
 
 Answer = Callable[[Tensor], object]
@@ -171,11 +172,11 @@ def rows_of(x: Tensor, count: int) -> Tensor:
 
 
 def in_time(subject: Subject, cell: Cell, forms: Forms, rows: int, limit_s: float) -> bool:
-    """Whether a call with so many samples is answered within a time, the second of two calls."""
+    """Whether a call with so many samples is well within a time, the second of two calls."""
     answer = forms.get(cell.form, cell.dtype)
     x = rows_of(subject.x, rows)
     with torch.inference_mode(), forms.device.computing(cell.dtype):
         answer(x)
         began = time.perf_counter()
         answer(x)
-        return time.perf_counter() - began <= limit_s
+        return time.perf_counter() - began <= _ROOM * limit_s
