@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from reparto import _planning, api, engines, lab
+from reparto._trial_clock import Clock
 from reparto.plan import choose
 from reparto.plan._candidates import candidates
 from reparto.spec import Forecast, Job, Options, Prediction, Wish, to_plain
@@ -83,7 +84,7 @@ class Book:
         self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
 
 
-class Ended(_planning._Clock):
+class Ended(Clock):
     """Times a run, and ends it when it has taken long enough."""
 
     def __init__(self, steps_a_round: int, skip: int) -> None:
@@ -91,7 +92,7 @@ class Ended(_planning._Clock):
         self._until = time.monotonic() + LONGEST_S + 60
 
     def has_enough(self) -> bool:
-        records = self._records
+        records = self._timed[0].records if 0 in self._timed else []
         is_long = bool(records) and records[-1].time_s - records[0].time_s > LONGEST_S
         return time.monotonic() > self._until or (is_long and self.num_steps >= LEAST_STEPS)
 
@@ -122,7 +123,8 @@ def measure(site: _planning.Site, one: Prediction, is_unlike: bool) -> Json:
     )
     steps = skip + every * -(-wanted // every)
     clock = Ended(every, skip)
-    result = site.execute(plan, Options(steps=steps), clock)
+    options = Options(steps=steps, paces=_planning.is_apart_in_time(one.strategy))
+    result = site.execute(plan, options, clock)
     failure = result.failure.message if result.failure is not None else ""
     return {
         "measured_s": clock.step_s,

@@ -22,12 +22,25 @@ if TYPE_CHECKING:
     from reparto.runtime import barrier as barrier
     from reparto.runtime import init as init
     from reparto.runtime import is_main as is_main
+    from reparto.runtime import later as later
+    from reparto.runtime import now as now
     from reparto.runtime import prepare as prepare
     from reparto.runtime import rank as rank
     from reparto.runtime import shard as shard
     from reparto.runtime import world_size as world_size
 
-_OF_RUNTIME = ("init", "prepare", "shard", "agree", "rank", "world_size", "is_main", "barrier")
+_OF_RUNTIME = (
+    "init",
+    "prepare",
+    "shard",
+    "agree",
+    "rank",
+    "world_size",
+    "is_main",
+    "barrier",
+    "later",
+    "now",
+)
 
 __all__ = ["__version__", *_OF_RUNTIME]
 

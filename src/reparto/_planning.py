@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from reparto._execution import Watcher, execute
+from reparto._trial_clock import Clock
 from reparto.engines import Engine
 from reparto.errors import EngineError
 from reparto.measure import UsageSampler
@@ -32,8 +33,6 @@ from reparto.spec import (
     Prediction,
     Program,
     RunResult,
-    Step,
-    StepRecord,
     StrategyConfig,
     Survey,
     Surveyed,
@@ -316,8 +315,9 @@ def _tried(site: Site, found: Survey, first: Forecast) -> tuple[Trial, ...]:
 def _trial(site: Site, one: Prediction) -> Trial | None:
     plan = site.plan(_steady(one.strategy), one.num_workers)
     skip = untimed(one.strategy, one.num_workers)
-    clock = _Clock(_steps_a_round(one.strategy), skip)
-    result = site.execute(plan, Options(steps=skip + _steps_of_trial(one)), clock)
+    clock = Clock(_steps_a_round(one.strategy), skip)
+    options = Options(steps=skip + _steps_of_trial(one), paces=is_apart_in_time(one.strategy))
+    result = site.execute(plan, options, clock)
     if result.failure is not None or clock.step_s is None:
         site.tell(f"{one.label} on {one.num_workers} workers could not be tried")
         return None
@@ -327,46 +327,6 @@ def _trial(site: Site, one: Prediction) -> Trial | None:
         step_s=clock.step_s,
         num_steps=clock.num_steps,
     )
-
-
-class _Clock(Watcher):
-    """Times the steps of a trial, in whole rounds.
-
-    Args:
-        steps_a_round: Of the strategy.
-        skip: Steps that are not timed: the first ones set up everything.
-    """
-
-    def __init__(self, steps_a_round: int, skip: int) -> None:
-        self._round, self._skip = steps_a_round, skip
-        self._records: list[StepRecord] = []
-        self._firsts: dict[int, StepRecord] = {}  # by their place in a round
-        self._has_round = False
-        self.step_s: float | None = None
-        self.num_steps = 0
-
-    def event(self, event: Event) -> None:
-        if not isinstance(event, Step) or event.rank != 0 or event.record.step < self._skip:
-            return
-        self._records.append(event.record)
-        if len(self._records) > 1:
-            self._compare(event.record)
-        else:
-            self._firsts[event.record.step % self._round] = event.record
-
-    def _compare(self, last: StepRecord) -> None:
-        """Two steps at the same place in a round, as far apart as there are.
-
-        Not every step is told. A fast worker waits once a round: a part of a round tells little.
-        """
-        first = self._firsts.setdefault(last.step % self._round, last)
-        if first is last and not self._has_round:
-            first = self._records[0]
-        elif first is not last and not self._has_round:
-            self._has_round, self.num_steps = True, 0
-        if last.step - first.step > self.num_steps:
-            self.num_steps = last.step - first.step
-            self.step_s = (last.time_s - first.time_s) / self.num_steps
 
 
 def untimed(strategy: StrategyConfig, num_workers: int) -> int:
@@ -382,6 +342,13 @@ def untimed(strategy: StrategyConfig, num_workers: int) -> int:
     if not isinstance(config, Shared) or config.waits:
         return WARM_UP
     return WARM_UP + 3 * config.lead(num_workers)
+
+
+def is_apart_in_time(strategy: StrategyConfig) -> bool:
+    """Whether some workers may be steps ahead of others."""
+    from reparto.strategies import from_spec
+
+    return not getattr(from_spec(strategy).settled, "waits", True)
 
 
 def _steps_a_round(strategy: StrategyConfig) -> int:

@@ -218,8 +218,14 @@ def _plannable(job: Job, watcher: Watcher) -> Program:
     return program
 
 
-def _sharable(job: Job, watcher: Watcher) -> Program:
-    """The script, converted.
+def _accelerated(job: Job) -> Program:
+    from reparto.convert import accelerate
+
+    return accelerate(Path(job.script), job.args)
+
+
+def _sharable(job: Job, watcher: Watcher, *, is_alone: bool = False) -> Program:
+    """The script, converted; one worker alone may also run what cannot be shared out.
 
     Raises:
         RefusedError: If it cannot be shared out exactly.
@@ -228,7 +234,7 @@ def _sharable(job: Job, watcher: Watcher) -> Program:
 
     result = convert(job.script, job.args)
     watcher.found(result)
-    agreed = job.strategy == "single" or job.workers == 1
+    agreed = job.strategy == "single" or job.workers == 1 or is_alone
     if isinstance(result, Refused) and not agreed:
         raise RefusedError(
             f"{job.script} cannot be shared out exactly",
@@ -311,9 +317,12 @@ def _decide(
 ) -> tuple[Assignment, Launch]:
     """Find out what the workers run, how many there are, and how they are started."""
     exact = is_exact(job)
-    program = _sharable(job, watcher)
+    is_alone = bool(plan_run(job, cluster, _read(job)).accelerate)
+    program = _sharable(job, watcher, is_alone=is_alone)
     plan = planned(job, cluster, program, exact=exact)
-    if plan.num_workers == 1:  # nothing is shared out: the user's own files, bit for bit
+    if plan.accelerate:
+        program = dataclasses.replace(program, files=_accelerated(job).files)
+    elif plan.num_workers == 1:  # nothing is shared out: the user's own files, bit for bit
         files = tuple(dataclasses.replace(f, converted=f.original) for f in program.files)
         program = dataclasses.replace(program, files=files)
     launch = engine.prepare(program, plan, cluster, job.options)

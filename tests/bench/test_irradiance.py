@@ -244,9 +244,9 @@ def test_a_small_perceptron_beats_persistence():
     x, y = map(torch.tensor, irradiance.supervised(5000))
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(50, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
     for _ in range(10):
-        for rows in torch.randperm(4000).split(64):
+        for rows in torch.randperm(4000).split(100):
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(model(x[rows]), y[rows]).backward()
             optimizer.step()

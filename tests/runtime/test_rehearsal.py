@@ -120,7 +120,48 @@ def test_a_server_that_does_not_wait_is_as_slow_as_its_slowest_worker():
     assert told.step_s > 0.035
 
 
-def test_sharded_gathers_again_for_the_backward_pass_what_it_could_not_keep():
+def timed(monkeypatch, wanted, setup_s, step_s):
+    """Steps and the part of the computing, each time that some are timed; on the first member."""
+    calls = []
+
+    def told(self, config, actors, steps, part):
+        if self.group.rank() == 0:
+            calls.append((steps, part > 0))
+        return step_s if part else setup_s
+
+    monkeypatch.setattr(Stage, "_timed", told)
+    return calls, played(wanted)[0]
+
+
+def test_whole_rounds_set_up_everything_before_any_is_timed(monkeypatch):
+    overlapped = {"sync_every": 8, "overlap": 3, "keep": 1.0, "batch": "worker"}
+    for settings, steps in (({"sync_every": 4}, 4), (overlapped, 16)):
+        wanted = [StrategyConfig(kind="diloco", settings=settings)]
+        calls, (told,) = timed(monkeypatch, wanted, setup_s=0.1, step_s=0.2)
+        assert calls == [(steps, False), (told.num_steps, True)]
+        assert told.step_s == 0.2
+
+
+def test_steps_that_are_shorter_than_was_thought_are_timed_for_longer(monkeypatch):
+    """Four steps of 50 ms on a host that is held up for 55 ms of each 100 tell little."""
+    wanted = [StrategyConfig(kind="all-reduce")]
+    calls, (told,) = timed(monkeypatch, wanted, setup_s=0.3, step_s=0.05)
+    assert calls == [(1, False), (4, True), (told.num_steps, True)]
+    assert told.num_steps * 0.05 > 0.5
+
+
+def test_servers_that_do_not_wait_are_played_as_they_come_to_be_and_once():
+    own = {"batch": "worker"}
+    wanted = [StrategyConfig(kind="parameter-server", settings={"mode": mode, **own})
+              for mode in ("stale", "async")]  # fmt: skip
+    stale, free = played(wanted)[0]
+    assert stale.step_s == free.step_s
+    assert [one.strategy for one in (stale, free)] == wanted
+
+
+def test_sharded_gathers_again_for_the_backward_pass_what_it_could_not_keep(monkeypatch):
+    monkeypatch.setattr(_rehearsal, "ENOUGH", 0.0)  # nothing is timed twice
+
     def bytes_a_step(keep_bytes):
         settings = {"min_bytes": 0, "keep_bytes": keep_bytes}
         groups = []

@@ -101,6 +101,23 @@ def test_powersgd_takes_parameters_of_half_precision():
     assert found == [(torch.bfloat16, True)] * 2
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("config", [config() for config in available().values()])
+def test_parameters_of_other_types_are_added_up(config, dtype):
+    """An odd number of elements is sent, so that nothing is aligned by chance."""
+
+    def work(group):
+        flat = torch.zeros(64 * 13, dtype=dtype)
+        flat[::2] = group.rank() + 1
+        return config.build(group).sum_over(flat, ((64, 13),), "weights")
+
+    meeting = Meeting(2)
+    one, two = run_members(2, lambda rank, size: ThreadGroup(meeting, rank), work)
+    assert torch.equal(one, two)
+    assert one.dtype == dtype
+    assert 0 < one.max() < 3.1
+
+
 def test_they_are_found_by_name():
     assert set(available()) == {"none", "cast", "quantize", "topk", "randomk", "powersgd"}
     made = from_spec(

@@ -304,6 +304,23 @@ def test_a_round_ends_without_the_slowest_and_its_gradient_is_left_out():
     assert desk.kept[0].num_late == 1
 
 
+def test_who_is_behind_does_not_wait_for_those_who_may_wait_for_it():
+    """Two of three are a step ahead and about to decide by a number: all sum their terms first."""
+    desk, push = desk_of(ParameterServer.Config(backup=1), 3)
+    replies = []
+    desk.reply = lambda target, version, flat: replies.append((target, version))
+    for version in range(2):
+        push(0, version, 1.0)
+        push(1, version, 1.0)
+    push(2, 0, 1.0)  # late
+    replies.clear()
+    push(2, 2, 1.0)
+    assert replies == [(2, 2)]  # it goes on, and its gradient is kept for the round that comes
+    assert desk.kept[0].version == 2
+    push(0, 2, 1.0)
+    assert replies == [(2, 2), (0, 3)]
+
+
 def test_a_round_ends_without_those_who_have_left():
     desk, push = desk_of(ParameterServer.Config(backup=1), 4)
     replies = []
@@ -861,6 +878,16 @@ def test_whoever_i_name_names_me(graph, size):
         ("gossip", {"graph": "star"}),
         ("gossip", {"graph": "random", "compressor": "topk"}),
         ("gossip", {"sync_every": 0}),
+        ("gossip", {"average": 4}),
+        ("sharded", {"average": 4}),
+        ("switch", {"average": 4}),
+        ("diloco", {"average": 4}),
+        ("parameter-server", {"average": 4, "mode": "async"}),
+        ("parameter-server", {"average": 4, "dedicated": True}),
+        ("all-reduce", {"average": -4}),
+        ("all-reduce", {"rate": -1.0}),
+        ("all-reduce", {"rate": 0}),
+        ("all-reduce", {"bucket_bytes": 0}),
         ("parameter-server", {"servers": 0}),
         ("parameter-server", {"compressor": "quantize"}),
         ("parameter-server", {"mode": "async", "compressor": "randomk"}),
@@ -876,6 +903,42 @@ def test_they_say_what_they_change(kind):
     config = from_spec(StrategyConfig(kind=kind))
     assert config.changes
     assert not config.exact
+
+
+MEAN = "evaluations see a mean"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "shows"),
+    [
+        ("all-reduce", {}, True),
+        ("local-sgd", {}, True),
+        ("diloco", {"show": "round"}, True),
+        ("parameter-server", {}, True),
+        ("parameter-server", {"backup": 1}, True),
+        ("diloco", {}, False),
+        ("gossip", {}, False),
+        ("sharded", {}, False),
+        ("switch", {}, False),
+        ("parameter-server", {"mode": "async"}, False),
+        ("parameter-server", {"dedicated": True}, False),
+    ],
+)
+def test_they_say_what_settings_change_and_no_more(kind, settings, shows):
+    told = from_spec(StrategyConfig(kind=kind, settings={"batch": "worker", **settings})).changes
+    assert "a step is made of one batch a worker" in told
+    assert (MEAN in told) is shows
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "local-sgd", "post-local-sgd", "diloco"])
+def test_they_say_that_they_compress(kind):
+    config = from_spec(StrategyConfig(kind=kind, settings={"compressor": "topk"}))
+    assert "lossily (the largest 1 % of the elements, the rest owed)" in config.changes
+
+
+def test_gossip_says_first_which_compressors_it_never_takes():
+    with pytest.raises(UsageError, match="adds up over all workers"):
+        Gossip.Config(compressor=PowerSGD.Config())
 
 
 def adversaries():

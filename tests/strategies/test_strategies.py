@@ -7,7 +7,7 @@ import torch
 
 from reparto.comm import CountingGroup, Meeting, ThreadGroup
 from reparto.errors import UsageError
-from reparto.spec import StrategyConfig
+from reparto.spec import Cluster, Host, Profile, StrategyConfig
 from reparto.strategies import (
     AllReduce,
     ParameterServer,
@@ -133,3 +133,50 @@ def test_tensors_are_shared_out_by_size():
     assert server_ranks(9, 3) == [0, 1, 2]
     assert assigned([10, 1, 6, 5], [0, 2]) == [0, 0, 2, 2]
     assert assigned([], [0]) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("all-reduce", {}),
+        ("sharded", {"keep_bytes": 0}),
+        ("parameter-server", {}),
+        ("parameter-server", {"mode": "async"}),
+        ("local-sgd", {"sync_every": 4}),
+        ("diloco", {"sync_every": 4, "fragments": 2}),
+        ("gossip", {}),
+    ],
+)
+def test_bytes_are_foretold_for_parameters_of_other_types(kind, settings, dtype):
+    config, size, shape = from_spec(StrategyConfig(kind=kind, settings=settings)), 2, (200, 300)
+
+    def work(group):
+        strategy = config.build(group)
+        tensor = torch.zeros(shape, dtype=dtype).requires_grad_()
+        optimizer = torch.optim.SGD([tensor], lr=0.1)
+        given = ParameterSet("set", [tensor])
+        given.optimizer_ref, given.share, given.is_stepping = lambda: optimizer, 1 / size, True
+        tensor.grad = torch.ones_like(tensor)
+        strategy.adopt(given)
+        strategy.start(given)
+        before = group.bytes_sent
+        for _ in range(8):
+            strategy.whole(tensor), strategy.whole(tensor)
+            tensor.grad = torch.ones(shape, dtype=dtype)
+            strategy.gradients_needed(given, ())
+            strategy.step(given, optimizer.step)
+            strategy.after_step(given)
+        group.barrier().wait()  # a server may have to answer others yet
+        sent = group.bytes_sent - before
+        strategy.settle()
+        strategy.finish()
+        return sent
+
+    meeting = Meeting(size, timeout_s=60)
+    found = run_members(size, lambda rank, size: CountingGroup(ThreadGroup(meeting, rank)), work)
+    count = prod(shape)
+    profile = Profile(num_parameters=count, gradient_bytes=count * dtype.itemsize, shapes=(shape,))
+    cluster = Cluster(hosts=tuple(Host(name=str(rank)) for rank in range(size)))
+    foretold = sum(8 * one.size_bytes / one.every for one in config.traffic(profile, cluster))
+    assert sum(found) / size == pytest.approx(foretold, rel=0.02)

@@ -33,6 +33,7 @@ from reparto.bench._shown import (
     Group,
     Way,
     groups_of,
+    is_sound,
     labels_of,
     look_of,
     some_of,
@@ -203,7 +204,7 @@ def _latency(rows: Sequence[Measurement], deadline_s: float) -> Drawing | None:
                 own = [row for row in shown if row.work.model == model and way_of(row) == way]
                 look = entries[place][1]
                 draw_rows(axes, own, _samples_of, lambda row: row.step_s, look, place)
-                slow = sorted((_samples_of(row), row.p99_s) for row in own if row.p99_s)
+                slow = sorted((_samples_of(row), _late(row)) for row in own)
                 late = {**look, "marker": "", "linestyle": (0, (1, 1.5)), "linewidth": 1.3}
                 axes.plot([x for x, _ in slow], [y for _, y in slow], **late)
             axes.axhline(deadline_s, color=SUSPECT, linewidth=1.2)
@@ -324,6 +325,10 @@ def _parameters_of(row: Measurement) -> float:
 
 def _share_of(row: Measurement) -> float | None:
     return row.share_of_peak
+
+
+def _late(row: Measurement) -> float:
+    return (is_sound(row) and row.p99_s) or math.nan  # elsewhere, a break
 
 
 def _samples_of(row: Measurement) -> int:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from reparto._pages import document, html_table
+from reparto._pages import document, html_table, require_matplotlib
 from reparto.bench import _told
 from reparto.bench._figures import drawings
 from reparto.bench._panels import Drawing, mark_entry
@@ -70,6 +70,7 @@ def write_report(
         >>> write_report(report, Path("bench"))  # doctest: +SKIP
         (PosixPath('bench/bench.html'), PosixPath('bench/bench-size.png'), …)
     """
+    require_matplotlib()
     drawn = drawings(report, deadline_s)
     contents = {PAGE: page(report, drawn, deadline_s).encode()}
     contents |= {f"bench-{one.name}.png": one.png() for one in drawn}
@@ -148,7 +149,7 @@ def _flags(rows: Sequence[Measurement]) -> str:
 
 def _size_of(row: Measurement) -> str:
     if row.mode == "infer":
-        return f"{row.work.num_samples} samples"
+        return f"{row.work.num_samples} sample{'s' if row.work.num_samples != 1 else ''}"
     return f"batch {row.work.batch_rows}"
 
 
@@ -195,7 +196,7 @@ def _deadlines(infer: Sequence[Measurement], deadline_s: float) -> str:
     if not told:
         return ""
     table = html_table(header, [tuple(map(escape, row)) for row in told], kind="told")
-    words = "The most samples that one call in a hundred does not take longer for (p99)."
+    words = "The most samples of a call of which 99 in 100 are answered in time (p99)."
     return (
         f"<h2>Inference within {_told.duration(deadline_s)}</h2>"
         f'<p class="quiet">{words}</p><div class="tall">{table}</div>'

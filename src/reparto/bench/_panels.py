@@ -101,7 +101,7 @@ def panels(
     for axes in every[len(titles) :]:
         axes.set_visible(False)
     for place, (axes, title) in enumerate(zip(every, titles, strict=False)):
-        axes.set_title(title, fontsize=9.5)
+        axes.set_title(title, fontsize=9.5, loc="left")
         axes.tick_params(labelsize=8.5)
         if place + columns >= len(titles):
             axes.set_xlabel(across, fontsize=9.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from reparto.bench._crossover import comparable, crossover, device_pairs, ratios
+from reparto.bench._crossover import Ratio, comparable, crossover, device_pairs, ratios
 from reparto.bench._panels import count_tick
 from reparto.bench._shown import FLAGS, NONE, is_sound, labels_of, mark_of, way_of, ways_of
 from reparto.spec import BenchReport, Measurement
@@ -21,32 +21,50 @@ INFER_HEADER = (
 
 
 def told_crossovers(rows: Sequence[Measurement]) -> list[str]:
-    """From which size on which device is the faster, a sentence a pair and batch."""
+    """From which size on which device is the faster: a sentence a batch, and one a CNN."""
     train = [row for row in rows if row.mode == "train"]
+    batches = sorted({row.work.batch_rows for row in train})
     told = []
-    for one, other in device_pairs(train):
-        for batch in sorted({row.work.batch_rows for row in train}):
-            found = comparable(ratios(train, (one, other), batch))
-            if len(found) < 2:
-                continue
-            where = crossover(found)
-            if where is not None:
-                told.append(
-                    f"Batch {batch}: from about {count_tick(_round(where))} parameters on, "
-                    f"{other} is faster than {one}."
-                )
-                continue
-            ahead = sum(ratio.times >= 1 for ratio in found)
-            who = other if ahead > len(found) / 2 else one
-            every = "every" if ahead in (0, len(found)) else "nearly every"
-            told.append(f"Batch {batch}: {who} is faster for {every} model.")
-    return told
+    for pair in device_pairs(train):
+        found = {batch: ratios(train, pair, batch) for batch in batches}
+        told += [_told_batch(batch, comparable(all_), pair) for batch, all_ in found.items()]
+        alone: dict[str, list[tuple[float, int]]] = {}
+        for batch, all_ in found.items():
+            for one in all_:
+                if one.sound and not one.perceptron:
+                    alone.setdefault(one.model, []).append((one.times, batch))
+        told += [_told_model(model, sorted(times), pair) for model, times in alone.items()]
+    return [one for one in told if one]
+
+
+def _told_batch(batch: int, found: Sequence[Ratio], pair: tuple[str, str]) -> str:
+    if len(found) < 2:
+        return ""
+    where = crossover(found)
+    if where is not None:
+        size = count_tick(float(f"{where:.2g}"))
+        return (
+            f"Batch {batch}: from about {size} parameters on, {pair[1]} is faster than {pair[0]}."
+        )
+    ahead = sum(ratio.times >= 1 for ratio in found)
+    faster, slower = pair[::-1] if ahead > len(found) / 2 else pair
+    every = "every" if ahead in (0, len(found)) else "nearly every"
+    return f"Batch {batch}: {faster} is faster than {slower} with {every} model."
+
+
+def _told_model(model: str, times: Sequence[tuple[float, int]], pair: tuple[str, str]) -> str:
+    (low, few), (high, many) = times[0], times[-1]
+    told = f"{low:.2g} times as fast as {pair[0]} at batch {few}"
+    if few != many:
+        told += f", {high:.2g} times at batch {many}"
+    return f"{model}: {pair[1]} is {told}."
 
 
 def told_deadline(rows: Sequence[Measurement], deadline_s: float) -> list[tuple[str, ...]]:
     """The most samples of a call that are answered in time: a row a model, a column a way."""
     infer = [row for row in rows if row.mode == "infer"]
     labels = labels_of(ways_of(infer))
+    infer = [row for row in infer if is_sound(row)]
     models = {row.work.model: row.work.num_parameters for row in infer}
     told: list[tuple[str, ...]] = [("model", *labels.values())]
     for model in sorted(models, key=lambda model: models[model]):
@@ -172,7 +190,3 @@ def _figure(number: float | None) -> str:
 def _three(number: float) -> str:
     decimals = max(0, 2 - math.floor(math.log10(number))) if number > 0 else 0
     return f"{number:.{min(decimals, 2)}f}"
-
-
-def _round(number: float) -> float:
-    return float(f"{number:.2g}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
 from reparto.cli._arguments import (
@@ -21,6 +21,11 @@ from reparto.cli._arguments import (
 if TYPE_CHECKING:
     from reparto.spec import Cluster
 
+_ACCELERATE: dict[bool | None, Literal["auto", "on", "off"]] = {
+    None: "auto",
+    True: "on",
+    False: "off",
+}
 _EXAMPLE = """\
   reparto run train.py --epochs 3
   reparto run --workers 4 --steps 100 --json result.json train.py --lr 0.1
@@ -47,6 +52,13 @@ def add_parser(subparsers: Any) -> None:
     add_training(parser)
     parser.add_argument(
         "--no-probe", action="store_true", help="do not check the first step for equality"
+    )
+    parser.add_argument(
+        "--accelerate",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="one worker makes the most of its device: batches cut on the GPU, steps captured, "
+        "optimizers in one kernel; default: where there is one GPU",
     )
     add_json(parser)
     add_script(parser)
@@ -133,6 +145,7 @@ def train(args: argparse.Namespace, cluster: Cluster | None = None) -> int:
         strategy=args.strategy,
         settings=dict(args.settings),
         probe=not args.no_probe,
+        accelerate=_ACCELERATE[getattr(args, "accelerate", False)],
     )
     try:
         if args.dry_run:

@@ -68,6 +68,11 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--seed", type=int, default=0, metavar="S", help="for scripts that set none (default: 0)")
     add_strategy(parser)
+    add(
+        "--accelerate",
+        action="store_true",
+        help="hold the script on the CPU against one accelerated worker, see `reparto run`",
+    )
     add_engine(parser)
     add("--keep", metavar="DIR", help="keep records, outputs and scratch copies there")
     add_json(parser)
@@ -101,6 +106,7 @@ def command(args: argparse.Namespace) -> int:
                 keep=args.keep,
                 engine=engine,
                 on_progress=progress,
+                accelerate=args.accelerate,
             )
     except RepartoError as error:
         progress.clear()

@@ -39,10 +39,13 @@ def plan_run(
     if any(number is not None and number < 1 for number in (job.workers, job.threads)):
         raise UsageError("at least one worker and one thread are needed")
     device, reasons = _device(cluster, program)
+    accelerate = _accelerates(job, cluster, program)
+    if accelerate and any(host.num_gpus for host in cluster.hosts):
+        device, reasons = "cuda", []
     capacity = sum(_places(host, device) for host in cluster.hosts)
     num_workers = job.workers or capacity
     what = "GPU" if device == "cuda" else "core"
-    if job.strategy == "single" or program.launch == "plain":
+    if job.strategy == "single" or program.launch == "plain" or accelerate:
         num_workers = 1
     elif cluster.alike:
         num_workers = _evenly(job, cluster)
@@ -63,8 +66,32 @@ def plan_run(
         placement=placement,
         threads_per_worker=_threads(job, cluster, placement, env),
         device=device,
+        accelerate=accelerate,
         reasons=tuple(reasons),
     )
+
+
+def _accelerates(
+    job: Job, cluster: Cluster, program: Program
+) -> Literal["", "exact", "relaxed"]:
+    """Whether one worker makes the most of its device.
+
+    Raises:
+        UsageError: If that is asked for, and several workers.
+    """
+    wished: Literal["exact", "relaxed"] = "relaxed" if job.relaxed else "exact"
+    is_shared = (job.workers or 1) > 1 or job.strategy not in ("all-reduce", "single", "auto")
+    if job.accelerate == "on" and is_shared:
+        raise UsageError(
+            "acceleration is for one worker, and sharing out is for several",
+            remedy="leave out --accelerate, or --workers and --strategy",
+        )
+    if job.accelerate == "off" or program.launch != "reparto" or job.strategy == "auto":
+        return ""
+    if job.accelerate == "on":
+        return wished
+    num_gpus = sum(host.num_gpus for host in cluster.hosts)
+    return wished if num_gpus == 1 and len(cluster.hosts) == 1 and not is_shared else ""
 
 
 def place(num_workers: int, hosts: Sequence[Host], device: str) -> tuple[str, ...]:

@@ -200,6 +200,36 @@ def agree(value: T) -> T:
     return result
 
 
+def later(tensor: Any) -> Any:
+    """The number of a tensor that nothing waits for: ``tensor.item()``, when it is there.
+
+    In an accelerated run on a GPU the result stands for the number until somebody wants it;
+    anywhere else it is the number.
+
+    Args:
+        tensor: A tensor with one element.
+
+    Example:
+        >>> total += reparto.later(loss)  # doctest: +SKIP
+    """
+    world = current()
+    if world is None or world.accelerator is None:
+        return tensor.item()
+    return world.accelerator.later(tensor)
+
+
+def now(value: T) -> T:
+    """The numbers for which what `later` returned stands: of a sum, of all of a list.
+
+    Example:
+        >>> total = reparto.now(total)  # doctest: +SKIP
+    """
+    world = current()
+    if world is None or world.accelerator is None:
+        return value
+    return world.accelerator.now(value)  # type: ignore[no-any-return]
+
+
 def barrier() -> None:
     """Wait for every worker."""
     world = current()

@@ -18,6 +18,7 @@ from reparto.comm import (
     Group,
 )
 from reparto.runtime import _patches, _settling, _tensors
+from reparto.runtime._capture import has_engine
 from reparto.runtime._current import current, enter, outside
 from reparto.runtime._meeting import Meeting
 from reparto.runtime._world import World
@@ -47,6 +48,7 @@ def join(
     on_step: Callable[[StepRecord], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     on_found: Callable[[WorkerSurvey], None] = lambda found: None,
+    accelerate: str = "",
 ) -> World:
     """Meet the other workers and wrap torch; every worker calls it once.
 
@@ -82,26 +84,36 @@ def join(
 
         leave_out_autocast(world.note)
     _patches.install(current, tracking=world.size > 1)
+    is_played = bool(accelerate) and has_engine(device)  # it sees all that is listened to here
     if world.size > 1 and _looks_after_state(world.strategy):
         _settling.install(current)
-    if options.steps is not None or (options.samples is not None and not options.losses):
+    is_counted = options.steps is not None or (options.samples is not None and not options.losses)
+    if is_counted and not is_played:
         _patches.install_gradients(current)  # steps made by hand count too
     if options.batch_rows is not None or options.memory_bytes is not None:
         from reparto.runtime._batch_rows import BatchRows
 
         world.batch_rows = BatchRows(world)
         world.batch_rows.install()
-    if options.losses or options.stops_early:
+    if (options.losses or options.stops_early) and not is_played:
         _patches.install_losses(current)
     if options.record:
         torch.backends.cudnn.deterministic = True
-        _patches.install_recording(current)
+        if not is_played:
+            _patches.install_recording(current)
         if rank == 0:
             from reparto.runtime._record import Recorder
 
             world.recorder = Recorder(Path(options.record))
     enter(world)
     _seed(world)
+    if accelerate and world.size == 1 and options.survey is None:
+        from reparto.runtime.accelerate import Accelerator
+
+        world.accelerator = Accelerator(
+            torch.device(device), world, is_relaxed=accelerate == "relaxed"
+        )
+        world.accelerator.install()
     if world.data is not None:
         world.data.barrier().wait()  # who was here early has not waited for the script
         world.waiting.seconds = 0.0
@@ -229,6 +241,8 @@ def leave(world: World) -> dict[str, Any]:
     Returns:
         What the worker reports: steps, samples, times, bytes, notes.
     """
+    if world.accelerator is not None:
+        world.accelerator.uninstall()
     if world.recorder is not None or world.options.record:
         _record_state(world)
     world.settle()
@@ -275,7 +289,7 @@ _READERS = frozenset("item tolist numpy __array__ __repr__ __format__ __float__ 
 
 
 def _notes(world: World) -> list[str]:
-    notes = []
+    notes = [] if world.accelerator is None else world.accelerator.told()
     often = {
         name: count
         for name, count in world.gathered_operations.items()

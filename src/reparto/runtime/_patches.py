@@ -195,6 +195,8 @@ def _add_group(current: Current, original: Any) -> Any:
         world = current()
         if world is not None:
             world.gradients.adopt(self, self.param_groups[-1]["params"])
+            if world.accelerator is not None:
+                world.accelerator.adopt(self.param_groups[-1]["params"])
 
     return add_param_group
 

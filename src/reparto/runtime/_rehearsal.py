@@ -18,6 +18,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,13 +28,15 @@ from reparto import strategies
 from reparto.comm import MAX, Group
 from reparto.errors import UsageError
 from reparto.measure._paces import Pace, shared_rows
-from reparto.runtime import _local_costs
+from reparto.runtime._actors import Actor, update_s
 from reparto.runtime._current import outside
 from reparto.spec import Cluster, Host, Profile, Rehearsal, SliceTime, StrategyConfig
 
 #: Steps that are timed, and for about how long; a round that takes longer than the last is not
 #: played.
 LEAST_STEPS, TIMED_S, LONGEST_S = 4, 0.6, 4.0
+#: What took less than that part of it is timed again, with as many steps as that takes.
+ENOUGH = 0.6
 #: A step, or a round, computes for so long at least, and for so many times as long as lines are
 #: busy, if the script's does: what travels behind the computing is to be hidden there.
 LEAST_COMPUTING_S, TIMES_TALKING = 0.15, 2.5
@@ -110,6 +113,11 @@ class Stage:
         group.barrier().wait()
         self.work = Work()
 
+    @cached_property
+    def updates_s(self) -> list[float]:
+        """Processor time of the updates of each set of parameters."""
+        return [update_s(owner) for owner in self.owners]
+
     def play(self, candidates: Sequence[StrategyConfig], until: float) -> list[Rehearsal]:
         """Play them one after the other, as long as there is time; collective.
 
@@ -122,7 +130,7 @@ class Stage:
             return found  # of somebody nothing is known
         known: dict[Any, tuple[float, int] | None] = {}
         for candidate in sorted(candidates, key=_telling):
-            config = strategies.from_spec(candidate).settled
+            config = strategies.from_spec(candidate).settled.held
             alike = self._alike(config)
             if alike not in known:
                 is_short = self._is_short(config)
@@ -166,12 +174,13 @@ class Stage:
         return line_s + every * self._part(config) * self._slowest_s(config) < LONGEST_S
 
     def _expected_s(self, config: strategies.Config) -> float:
-        """About how long it takes to play: a first step, and those that are timed."""
+        """About how long it takes to play: a round that sets up, and steps that are timed."""
         every = max(1, int(getattr(config, "sync_every", 1)))
         line_s = self._line_s(config) if self.rate_bits_per_s else 0.0
         step_s = line_s + self._part(config) * self._slowest_s(config)
         timed_s = min(LONGEST_S, max(TIMED_S, LEAST_STEPS * step_s))
-        return step_s + max(every * step_s, timed_s)
+        timed_s += self._ahead(config) * step_s
+        return every * line_s + max(every * step_s, timed_s)
 
     def _line_s(self, config: strategies.Config) -> float:
         """How long the busiest line carries what belongs to a step."""
@@ -206,10 +215,13 @@ class Stage:
         group = self.fresh() if is_alone else self.others
         strategy = config.build(group)
         strategy.outside = outside
-        actors: list[_Actor] = []
+        actors: list[Actor] = []
         is_good = True
         try:
-            actors = [_Actor(strategy, group, owner) for owner in self.owners]
+            actors = [
+                Actor(strategy, group, owner, spent_s)
+                for owner, spent_s in zip(self.owners, self.updates_s, strict=True)
+            ]
             strategy.resume()
         except Exception:  # whatever it is that it cannot do here, it is predicted instead
             is_good = False
@@ -218,19 +230,21 @@ class Stage:
             if not self._all_agree(is_good):
                 return None
             part = max(self._part(config), self._updates(config, actors))
-            first_s = self._timed(config, actors, 1, part)  # sets up everything
-            wanted = max(LEAST_STEPS, int(TIMED_S / max(first_s, 1e-4)))
-            rounds = math.ceil(min(wanted, 100) / every)
-            if first_s * every * rounds > LONGEST_S:
-                rounds = max(1, int(LONGEST_S / (first_s * every)))
-            steps = every * rounds
-            rest_s = (1 - part) * self._slowest_s(config)
-            return rest_s + self._timed(config, actors, steps, part), steps
+            # What a strategy does once a round takes much longer the first time; what travels for
+            # some steps is not waited for before the second round.
+            rounds = 2 if getattr(config, "overlap", 0) else 1
+            setup_s = self._timed(config, actors, rounds * every, 0.0)
+            steps = _num_steps(setup_s + part * self._slowest_s(config), every)
+            step_s = self._timed(config, actors, steps, part)
+            if steps * step_s < ENOUGH * TIMED_S:  # steps are shorter than was thought
+                steps = _num_steps(step_s, every)
+                step_s = self._timed(config, actors, steps, part)
+            return (1 - part) * self._slowest_s(config) + step_s, steps
         finally:
             with contextlib.suppress(Exception):
                 strategy.finish()
 
-    def _updates(self, config: strategies.Config, actors: list[_Actor]) -> float:
+    def _updates(self, config: strategies.Config, actors: list[Actor]) -> float:
         """How much of the computing is making gradients and updates, which are played whole."""
         speeds, rows = self._shared(config)
         rank = self.group.rank()
@@ -242,26 +256,42 @@ class Stage:
         return float(self.group.reduced(torch.tensor([float(not mine)]), MAX)) == 0.0
 
     def _timed(
-        self, config: strategies.Config, actors: list[_Actor], steps: int, part: float
+        self, config: strategies.Config, actors: list[Actor], steps: int, part: float
     ) -> float:
-        """Seconds of a step, as the slowest member sees it: others may only be so far ahead."""
+        """Seconds of a step.
+
+        Where nobody waits, as the slowest member sees it, once others are as far ahead as they
+        may be; else in the mean over members, who take equally long but for where they end.
+        """
+        untimed = self._ahead(config)
         speeds, everyones = self._shared(config)
         pace, rows = speeds[self.group.rank()], everyones[self.group.rank()]
         load_s = 0.0
         if self.profile.loads_whole and config.batches_a_step(2) > 1:
             load_s = (self.group.size() - 1) * self.profile.load_s
         update_s = sum(actor.update_s for actor in actors)
-        spent_s = part * self.work.of(pace, rows) + load_s - update_s
+        spent_s = max(0.0, part * self.work.of(pace, rows) + load_s - update_s) if part else 0.0
         # The same on every member: whoever meets more often would wait in vain.
         num_meetings = round(max(one.num_meetings for one in speeds))
         self.group.barrier().wait()
         began = time.perf_counter()
-        for _ in range(steps):
+        for number in range(untimed + steps):
+            if number == untimed:
+                began = time.perf_counter()
             self._step(actors, spent_s, num_meetings)
         took_s = time.perf_counter() - began
-        return float(self.group.reduced(torch.tensor([took_s]), MAX)) / steps
+        mine = torch.tensor([took_s / steps], dtype=torch.float64)
+        if not untimed:
+            return float(self.group.sum(mine)) / len(speeds)
+        return float(self.group.reduced(mine, MAX))
 
-    def _step(self, actors: list[_Actor], spent_s: float, num_meetings: int) -> None:
+    def _ahead(self, config: strategies.Config) -> int:
+        """How many steps the fastest may be ahead; 0 where all wait for all."""
+        if not isinstance(config, strategies.Shared) or config.waits:
+            return 0
+        return config.lead(self.group.size())
+
+    def _step(self, actors: list[Actor], spent_s: float, num_meetings: int) -> None:
         """Forward and backward, with half of the meetings each, then the optimizers' steps."""
         forward_s = min(0.9, max(0.1, self.profile.forward_fraction)) * spent_s
         count = sum(len(actor.parameters.tensors) for actor in actors)
@@ -298,62 +328,13 @@ class Stage:
         return speeds, shared_rows(speeds, total, balanced=balanced)
 
 
-class _Actor:
-    """One set of parameters, shaped like the script's, under a live strategy."""
-
-    def __init__(self, strategy: strategies.Strategy, group: Group, owner: Any) -> None:
-        tensors = [torch.zeros_like(t).normal_(std=0.02) for t in owner.tensors if t.requires_grad]
-        for tensor in tensors:
-            tensor.requires_grad_()
-        self.gradients = [torch.randn_like(tensor) for tensor in tensors]
-        self.parameters = strategies.ParameterSet(owner.name, tensors)
-        self.optimizer = _local_costs.alike(owner.optimizer, tensors)
-        self.parameters.optimizer_ref = lambda: self.optimizer
-        self.parameters.share, self.parameters.is_stepping = 1 / group.size(), True
-        self.num_steps = 0
-        self.parameters.loss_ref = lambda: 1.0 / (1 + self.num_steps)  # it falls
-        self.update_s = self._update_s()
-        self.strategy = strategy
-        strategy.adopt(self.parameters)
-        strategy.start(self.parameters)
-
-    def _update_s(self) -> float:
-        """Processor time of making gradients and of the optimizer's step.
-
-        Both are in that of the script's, too.
-        """
-        found = []
-        for _ in range(3):
-            began = time.process_time()
-            _local_costs.lay(self.parameters.tensors, self.gradients)
-            if self.optimizer is not None:
-                self.optimizer.step()
-            found.append(time.process_time() - began)
-        return sorted(found)[1]
-
-    def forward(self, work: Callable[[], None]) -> None:
-        """Parameters are looked at one after the other."""
-        for tensor in self.parameters.tensors:
-            self.strategy.whole(tensor)
-            work()
-
-    def backward(self, work: Callable[[], None]) -> None:
-        """Gradients come one after the other, the last layer's first."""
-        _local_costs.lay(self.parameters.tensors, self.gradients)
-        self.strategy.backward_begins()
-        for index in range(len(self.parameters.tensors) - 1, -1, -1):
-            self.strategy.whole(self.parameters.tensors[index])
-            work()
-            self.strategy.on_gradient(self.parameters, index)
-        self.strategy.backward_ends()
-
-    def step(self) -> None:
-        """The optimizer's step, wherever it is made."""
-        self.strategy.gradients_needed(self.parameters, [0.0, 0.0])
-        local_step = self.optimizer.step if self.optimizer is not None else lambda: None
-        self.strategy.step(self.parameters, local_step)
-        self.strategy.after_step(self.parameters)
-        self.num_steps += 1
+def _num_steps(step_s: float, every: int) -> int:
+    """How many steps are timed, in whole rounds."""
+    wanted = max(LEAST_STEPS, int(TIMED_S / max(step_s, 1e-4)))
+    rounds = math.ceil(min(wanted, 100) / every)
+    if step_s * every * rounds > LONGEST_S:
+        rounds = max(1, int(LONGEST_S / (step_s * every)))
+    return every * rounds
 
 
 #: Kinds in the order in which they are played: one of each way first.

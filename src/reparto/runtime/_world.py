@@ -66,6 +66,7 @@ class World:
         self.on_step, self.on_note = on_step, on_note
         self.has_hooks = False
         self.recorder: Any = None
+        self.accelerator: Any = None
         self.batch_rows: Any = None
         self.groups: list[Any] = []
         self.num_steps = self.num_samples = 0
@@ -318,6 +319,8 @@ class World:
     def optimizer_step(self, optimizer: Any, hooked: Any, args: Any, kwargs: Any) -> Any:
         """Run an optimizer's step through the strategy."""
         owner = self.gradients.owner_of(optimizer)
+        if self.accelerator is not None:
+            return self.accelerator.stepped(owner, optimizer, hooked, args, kwargs)
         closure = args[0] if args else kwargs.get("closure")
         if closure is not None and self.size > 1:
             args, kwargs = (self._global_closure(closure, owner), *args[1:]), dict(kwargs)

@@ -159,6 +159,7 @@ class _Worker:
             on_step=self._on_step,
             on_note=self._on_note,
             on_found=self._events.surveyed,
+            accelerate=self._assignment.plan.accelerate,
         )
 
     def _recorded(self) -> None:
@@ -204,7 +205,8 @@ class _Worker:
 
     def _on_step(self, record: StepRecord) -> None:
         self._step = record.step
-        if self._seat.rank == 0 or self._assignment.options.losses:
+        options = self._assignment.options
+        if self._seat.rank == 0 or options.losses or options.paces:
             self._events.step(record)
 
     def _on_stopping(self, step: int, in_s: float) -> None:

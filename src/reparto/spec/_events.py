@@ -21,7 +21,10 @@ class Begin:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step has ended; only worker 0 tells, and not of each one, unless `Options.losses`."""
+    """A step has ended; only worker 0 tells, and not of each one, unless `Options.losses`.
+
+    With `Options.paces` all workers tell, now and then.
+    """
 
     rank: int
     record: StepRecord

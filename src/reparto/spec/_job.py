@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from reparto.spec._run import Options
 
@@ -24,6 +24,8 @@ class Job:
         settings: The strategy's settings.
         threads: Threads of each worker; None to share out the cores.
         relaxed: Whether a strategy may change the mathematics.
+        accelerate: Whether one worker makes the most of its device: ``on``, ``off``, or ``auto``,
+            where there is one GPU and nothing is shared out.
         probe: Whether a shadow process checks the first step for equality.
         options: How workers run.
     """
@@ -38,5 +40,6 @@ class Job:
     settings: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
     relaxed: bool = False
+    accelerate: Literal["auto", "on", "off"] = "off"
     probe: bool = True
     options: Options = field(default_factory=Options)

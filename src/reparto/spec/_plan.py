@@ -101,6 +101,8 @@ class Plan:
         threads_per_worker: Threads that each worker computes with.
         device: What workers compute on.
         exact: Whether the mathematics of the sequential script is kept.
+        accelerate: Whether the one worker makes the most of its device: without a change to the
+            numbers, or with numbers of less precision; empty for neither.
         reasons: One line each, for people.
     """
 
@@ -110,4 +112,5 @@ class Plan:
     threads_per_worker: int = 1
     device: Literal["cpu", "cuda"] = "cpu"
     exact: bool = True
+    accelerate: Literal["", "exact", "relaxed"] = ""
     reasons: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ class Options:
         patience: Leave when it has not become lower for so many steps.
         losses: Tell of every step, on every worker, and of its loss, which is asked for where it
             is not known yet (``compare``); else worker 0 tells now and then what it knows.
+        paces: Every worker tells of its steps, now and then; else worker 0 alone.
         seed: Seed shared by all workers; scripts that seed themselves override it.
         shared_draws: Every random draw is the sequential one (``verify``): draws that follow
             the batch are made for the global batch and sliced.
@@ -46,6 +47,7 @@ class Options:
     steps: int | None = None
     samples: int | None = None
     losses: bool = False
+    paces: bool = False
     target: float | None = None
     patience: int | None = None
     seed: int = 0

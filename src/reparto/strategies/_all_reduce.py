@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 
 from reparto.comm import Group
+from reparto.errors import UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._base import ParameterSet, grad_of
@@ -43,6 +44,16 @@ class AllReduce(_base.Strategy):
         paper: ClassVar[str] = "Patarasuk and Yuan 2009; Li et al. 2020, arXiv:2006.15704"
         bucket_bytes: int = 25 * 2**20
         compressor: compressors.Config = field(default_factory=Uncompressed.Config)
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.bucket_bytes < 1:
+                raise UsageError(f"bucket_bytes={self.bucket_bytes}", remedy="give 1 or more")
+
+        @property
+        def can_average(self) -> bool:
+            """Yes."""
+            return True
 
         @property
         def changes(self) -> str:

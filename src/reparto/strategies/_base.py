@@ -14,6 +14,7 @@ from torch import Tensor
 from reparto.comm import Group, Stopwatch
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
+from reparto.strategies import compressors
 from reparto.strategies._topology import Costs, ring_order
 
 T = TypeVar("T")
@@ -31,6 +32,11 @@ def grad_of(tensor: Tensor) -> Tensor | None:
 def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
     """Put a gradient on a tensor, without telling the runtime."""
     _grad.__set__(tensor, grad)
+
+
+def width_of(profile: Profile) -> float:
+    """Bytes of a parameter, on average."""
+    return profile.gradient_bytes / max(1, profile.num_parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +80,11 @@ class Config(ABC):
     @property
     def settled(self) -> Config:
         """What its steps are like after its beginning; a switch's as long as it has not fired."""
+        return self
+
+    @property
+    def held(self) -> Config:
+        """The same with less room to get ahead of others: sooner as it will be in the long run."""
         return self
 
     def check(self, num_workers: int) -> None:
@@ -141,7 +152,7 @@ class Shared(Config):
         average: Evaluations, checkpoints and the end see a mean of the parameters over about so
             many steps; 0 shows them as they are. ``auto``: 10 where a step is made of a batch a
             worker. By all-reduce, local-sgd and diloco (``show=round``), and by parameter-server
-            where it waits for workers, or for all but the slowest.
+            where it waits for workers, or for all but the slowest, and servers are not dedicated.
         balance: How a step's samples are shared out over workers. ``auto``: in proportion to
             measured speed, where workers differ; ``even``; or a weight for each, as ``2:1:1``.
         topology: Who stands beside whom. ``auto``: by the measured links, where there are enough
@@ -158,6 +169,15 @@ class Shared(Config):
     def __post_init__(self) -> None:
         if self.rate_warmup != "auto" and self.rate_warmup < 0:
             raise UsageError(f"rate_warmup={self.rate_warmup}", remedy="give 0 or more steps")
+        if self.rate != "auto" and not 0 < self.rate < float("inf"):
+            raise UsageError(f"rate={self.rate}", remedy="give a factor above 0, or auto")
+        if self.average != "auto" and self.average < 0:
+            raise UsageError(f"average={self.average}", remedy="give 0 or more steps")
+        if self.average not in ("auto", 0) and not self.can_average:
+            raise UsageError(
+                f"average={self.average}, where {self.kind} shows no mean",
+                remedy="leave out average",
+            )
         parts = self.balance.split(":")
         if self.balance not in ("auto", "even") and not all(map(_is_positive, parts)):
             raise UsageError(
@@ -194,8 +214,15 @@ class Shared(Config):
         return self.best_rate(num_workers) if self.rate == "auto" else self.rate
 
     @property
+    def can_average(self) -> bool:
+        """Whether evaluations can see a mean over the last steps."""
+        return False
+
+    @property
     def horizon(self) -> int:
         """Over how many steps a mean is shown; 0 for none."""
+        if not self.can_average:
+            return 0
         if self.average == "auto":
             return 10 if self.batch == "worker" else 0
         return self.average
@@ -256,6 +283,13 @@ class Relaxed(Shared):
     def apart(self) -> bool:
         """They do."""
         return True
+
+    def told(self, own: str, compressor: compressors.Config) -> str:
+        """What a strategy changes by itself, and what its settings change besides."""
+        lossily = f"what travels is sent lossily ({compressor.summary})"
+        return "; ".join(
+            filter(None, [own, self.changes_of_batch, lossily if compressor.is_lossy else ""])
+        )
 
 
 class ParameterSet:

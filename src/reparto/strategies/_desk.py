@@ -105,7 +105,7 @@ class Desk:
             kept.clocks[rank] += 1
             kept.answered[rank] = version
             if self.config.backup:
-                self._gather(kept, version, weight, flat, present)
+                self._gather(kept, rank, version, weight, flat, present)
             else:
                 self._step_at_once(kept, rank, version, weight, flat, present)
             self._let_go()
@@ -129,20 +129,38 @@ class Desk:
         kept.step(flat, present, factor, 1 - 1 / (size * config.memory))
 
     def _gather(
-        self, kept: Kept, version: int, weight: float, flat: Tensor, present: list[int]
+        self,
+        kept: Kept,
+        rank: int,
+        version: int,
+        weight: float,
+        flat: Tensor,
+        present: list[int],
     ) -> None:
         """Add to the round, and end it when enough have come; who comes later came in vain."""
         if version < kept.version:
             kept.num_late += 1
             return
-        kept.gather(flat.mul_(weight), present, weight)
+        kept.gather(rank, flat.mul_(weight), present, weight)
         self._end_round(kept)
 
     def _end_round(self, kept: Kept) -> None:
-        # Fewer than those that train: with several shares, each may wait at another one.
-        needed = max(1, self.size - self.config.backup - len(self._resting))
-        if kept.num_gathered and kept.num_gathered >= needed:
+        if kept.givers and len(kept.givers) >= self._needed():
             kept.step_with_gathered(self.config.rate_at(kept.version, self.size))
+
+    def _needed(self) -> int:
+        """How many end a round."""
+        # Fewer than those that train: with several shares, each may wait at another one.
+        return max(1, self.size - self.config.backup - len(self._resting))
+
+    def _may_end(self, kept: Kept, rank: int) -> bool:
+        """Whether enough others are here or have yet to come to a worker's step.
+
+        Those who are past it may wait for that worker: they sum a number that they decide by.
+        """
+        clocks = enumerate(kept.clocks)
+        behind = {who for who, clock in clocks if clock < kept.clocks[rank]} - self._resting
+        return len(behind | kept.givers) >= self._needed()
 
     def rest(self, rank: int) -> None:
         """A worker has made its steps for now: rounds end without it until it pulls."""
@@ -194,7 +212,8 @@ class Desk:
 
     def _may_go(self, key: int, rank: int) -> bool:
         kept = self.kept[key]
-        if self.config.backup and kept.version <= kept.answered[rank]:
+        is_round_over = kept.version > kept.answered[rank]
+        if self.config.backup and not is_round_over and self._may_end(kept, rank):
             return False
         clocks = [one for who, one in enumerate(kept.clocks) if who not in self._resting]
         return not clocks or kept.clocks[rank] - min(clocks) <= self.bound
@@ -256,14 +275,15 @@ class Kept:
         self._caution = caution
         self._way: Tensor | None = None
         self._momentum = 0.0
-        self.num_gathered = self.num_late = 0
+        self.num_late = 0
+        self.givers: set[int] = set()  # whose gradients make the next step
         self._gathered: tuple[Tensor, list[int], float] | None = None
         self.version = 0
         self.like = like
 
-    def gather(self, flat: Tensor, has_gradient: list[int], weight: float) -> None:
+    def gather(self, rank: int, flat: Tensor, has_gradient: list[int], weight: float) -> None:
         """Add a gradient that is weighted already to those that make the next step."""
-        self.num_gathered += 1
+        self.givers.add(rank)
         if self._gathered is None:
             self._gathered = flat, has_gradient, weight
             return
@@ -275,7 +295,8 @@ class Kept:
         """Step with the mean of what was gathered."""
         assert self._gathered is not None
         total, present, weights = self._gathered
-        self._gathered, self.num_gathered = None, 0
+        self._gathered = None
+        self.givers.clear()
         self.step(total / max(weights, 1e-30), present, factor)
 
     def way_of(self, rank: int) -> Tensor | float:

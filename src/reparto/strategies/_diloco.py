@@ -21,7 +21,7 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Message, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._average import RunningMean
-from reparto.strategies._base import ParameterSet
+from reparto.strategies._base import ParameterSet, width_of
 from reparto.strategies._flat import Aside
 from reparto.strategies._levels import Levels, level_bytes
 from reparto.strategies._momentum import at_most, rescaled
@@ -116,11 +116,17 @@ class DiLoCo(Together):
             return None if self.inner_momentum == "keep" else self.inner_momentum
 
         @property
+        def can_average(self) -> bool:
+            """Of where workers meet, if that is what they show."""
+            return self.show == "round"
+
+        @property
         def changes(self) -> str:
             """Replicas differ."""
-            return (
+            return self.told(
                 f"workers take {self.sync_every} steps of their own, with less momentum and "
-                "another rate, before an outer step with momentum brings them together"
+                "another rate, before an outer step with momentum brings them together",
+                self.compressor,
             )
 
         def best_rate(self, num_workers: int) -> float:
@@ -139,7 +145,7 @@ class DiLoCo(Together):
             messages = tuple(
                 dataclasses.replace(message, needed_at=1.0 + self.overlap)
                 for message in self.compressor.messages(
-                    shapes, max(1, len(cluster.hosts)), every=every
+                    shapes, max(1, len(cluster.hosts)), every=every, width=width_of(profile)
                 )
             )
             if self.moments == "keep":

@@ -65,21 +65,24 @@ class Gossip(_base.Strategy):
             super().__post_init__()
             if self.sync_every < 1:
                 raise UsageError("sync_every is below 1", remedy="give 1 or more steps")
-            if self.compressor.is_lossy and self.graph != "ring":
-                raise UsageError(
-                    f"a compressor on a graph that is {self.graph}",
-                    remedy="set graph=ring: public copies are kept of lasting neighbours only",
-                )
             if isinstance(self.compressor, (RandomK.Config, PowerSGD.Config)):
                 raise UsageError(
                     f"{self.compressor.kind} adds up over all workers at once",
                     remedy="neighbours decode each other alone: take quantize, cast or topk",
                 )
+            if self.compressor.is_lossy and self.graph != "ring":
+                raise UsageError(
+                    f"a compressor on a graph that is {self.graph}",
+                    remedy="set graph=ring: public copies are kept of lasting neighbours only",
+                )
 
         @property
         def changes(self) -> str:
             """Replicas differ."""
-            return "workers step by their own gradients and average with a few neighbours only"
+            return self.told(
+                "workers step by their own gradients and average with a few neighbours only",
+                self.compressor,
+            )
 
         def lead(self, num_workers: int) -> int:
             """One round for each neighbour on the way to the other."""
@@ -92,7 +95,7 @@ class Gossip(_base.Strategy):
 
         def traffic(self, profile: Profile, cluster: Cluster) -> Traffic:
             """The parameters to each neighbour."""
-            size = 4 * profile.num_parameters
+            size = profile.gradient_bytes
             if self.compressor.is_lossy:
                 size = self.compressor.encoded_bytes(profile.num_parameters)
             num_workers = max(1, len(cluster.hosts))

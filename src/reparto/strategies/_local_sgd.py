@@ -13,7 +13,7 @@ from reparto.errors import UsageError
 from reparto.spec import Cluster, Profile, Traffic
 from reparto.strategies import _base, compressors
 from reparto.strategies._average import RunningMean
-from reparto.strategies._base import ParameterSet
+from reparto.strategies._base import ParameterSet, width_of
 from reparto.strategies._flat import Aside, laid, spread
 from reparto.strategies._replicas import Part, Replica
 from reparto.strategies._together import Together
@@ -62,11 +62,17 @@ class LocalSGD(Together):
                 )
 
         @property
+        def can_average(self) -> bool:
+            """Of where workers meet."""
+            return True
+
+        @property
         def changes(self) -> str:
             """Replicas differ."""
-            return (
+            return self.told(
                 f"workers take {self.sync_every} steps of their own before they average, so "
-                "steps are made with the gradients of fewer samples"
+                "steps are made with the gradients of fewer samples",
+                self.compressor,
             )
 
         def lead(self, num_workers: int) -> int:
@@ -77,10 +83,11 @@ class LocalSGD(Together):
             """One sum a round."""
             shapes = profile.shapes or ((profile.num_parameters,),)
             size = max(1, len(cluster.hosts))
-            messages = self.compressor.messages(shapes, size, every=self.sync_every)
+            every, width = self.sync_every, width_of(profile)
+            messages = self.compressor.messages(shapes, size, every=every, width=width)
             if self.moments != "average":
                 return messages
-            moments = Uncompressed.Config().messages(shapes, size, every=self.sync_every)
+            moments = Uncompressed.Config().messages(shapes, size, every=every, width=width)
             return messages + 2 * moments  # of Adam; other optimizers may have one, or none
 
         def build(self, group: Group) -> LocalSGD:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -103,11 +103,6 @@ class ParameterServer(_base.Strategy):
                     "dedicated servers without mode=sync, or with backup",
                     remedy="leave out dedicated: such servers are threads of workers",
                 )
-            if self.dedicated and self.average not in ("auto", 0):
-                raise UsageError(
-                    f"average={self.average} with dedicated servers",
-                    remedy="leave out one of them: dedicated servers show no mean",
-                )
             if not self.apart and self.compressor.is_lossy:
                 raise UsageError(
                     "a synchronous server with a compressor",
@@ -139,9 +134,9 @@ class ParameterServer(_base.Strategy):
             return self.servers if self.dedicated else 0
 
         @property
-        def horizon(self) -> int:
-            """Dedicated servers show no mean."""
-            return 0 if self.dedicated else super().horizon
+        def can_average(self) -> bool:
+            """Where there are rounds; dedicated servers show no mean."""
+            return not self.dedicated and (self.mode == "sync" or self.backup > 0)
 
         @property
         def apart(self) -> bool:
@@ -177,6 +172,12 @@ class ParameterServer(_base.Strategy):
             alone = self.apart and not self.backup
             return 1.0 if alone else super().best_rate(num_workers)
 
+        @property
+        def held(self) -> ParameterServer.Config:
+            """The fastest waits for the slowest in the end, however far ahead it may be."""
+            is_free = self.apart and not self.backup
+            return replace(self, mode="stale", bound=1) if is_free else self
+
         def lead(self, num_workers: int) -> int:
             """One step, or as far as workers may go ahead."""
             return 1 + self.bound_for(num_workers) if self.apart else 1
@@ -191,14 +192,12 @@ class ParameterServer(_base.Strategy):
             others = (num_workers - 1) / num_workers
             if self.dedicated:
                 others = max(0, num_workers - self.servers) / num_workers
-            there = self.compressor.encoded_bytes(profile.num_parameters)
+            there = back = profile.gradient_bytes
+            if self.compressor.is_lossy:
+                there = self.compressor.encoded_bytes(profile.num_parameters)
             return (
                 Message(pattern="push", size_bytes=round(there * others), ready_at=1.0),
-                Message(
-                    pattern="pull",
-                    size_bytes=round(4 * profile.num_parameters * others),
-                    ready_at=1.0,
-                ),
+                Message(pattern="pull", size_bytes=round(back * others), ready_at=1.0),
             )
 
         def build(self, group: Group) -> _base.Strategy:

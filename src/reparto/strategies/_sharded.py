@@ -29,7 +29,7 @@ from reparto.errors import DisagreementError, UsageError
 from reparto.spec import Cluster, Message, Pattern, Profile, Traffic
 from reparto.strategies import _base
 from reparto.strategies._all_reduce import AllReduce
-from reparto.strategies._base import ParameterSet, grad_of, set_grad
+from reparto.strategies._base import ParameterSet, grad_of, set_grad, width_of
 from reparto.strategies._shelf import Shelf
 from reparto.strategies._sliced import (
     Sliced,
@@ -98,7 +98,8 @@ class Sharded(_base.Strategy):
             One by one, and each is waited for.
             """
             num_workers, begin = max(1, len(cluster.hosts)), profile.forward_fraction
-            width = profile.gradient_bytes / max(1, profile.num_parameters)
+            width = width_of(profile)
+            wider = max(1.0, 4 / width) if width else 1.0  # halves are added up as singles
             numels = [prod(shape) for shape in profile.shapes] or [profile.num_parameters]
             large = [n for n in numels if self.is_large(n, round(n * width), num_workers)]
             small = sum(numels) - sum(large)
@@ -107,7 +108,7 @@ class Sharded(_base.Strategy):
             moments: list[tuple[Pattern, list[int], float]] = [
                 ("gather", slices, 0.0),
                 ("gather", again, begin),
-                ("exchange", [num_workers * one for one in slices], 1.0),
+                ("exchange", [round(num_workers * wider * one) for one in slices], 1.0),
                 ("all-reduce", [round(small * width)], 1.0),
             ]
             return tuple(

@@ -19,14 +19,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from reparto import api, engines
 from reparto.convert import Refused, Unchanged
+from reparto.convert import accelerate as accelerated
 from reparto.engines import Engine
 from reparto.errors import RefusedError, UsageError
 from reparto.spec import Divergence, Job, Options, Program, StrategyConfig, VerifyResult
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 FLOAT32_TOLERANCE = 1e-5
+#: GPUs add up in other orders than CPUs.
+ACCELERATED_TOLERANCE = 1e-4
 #: How often the noise floor is taken before an excess over it counts.
 MAX_NOISES = 3
 SABOTAGE_VARIABLE = "REPARTO_SABOTAGE"
@@ -59,6 +62,7 @@ def verify(
     keep: str | Path | None = None,
     engine: Engine | None = None,
     on_progress: Progress | None = None,
+    accelerate: bool = False,
 ) -> VerifyResult:
     """Compare a script with itself shared out, at every step.
 
@@ -74,6 +78,7 @@ def verify(
         keep: Keep records, outputs and copies in this folder, which must be new or empty.
         engine: Where the shared-out side runs; this machine if not given. The caller closes it.
         on_progress: Is told the side and its step.
+        accelerate: Hold the script, as it runs on the CPU, against one accelerated worker.
 
     Returns:
         The distances, and where they are too large what that may mean.
@@ -90,7 +95,7 @@ def verify(
     if workers < 1 or steps < 1 or tolerance < 0:
         raise UsageError("at least one worker and one step are needed, and no tolerance below 0")
     found = api.convert(script, args)
-    if isinstance(found, Refused):
+    if isinstance(found, Refused) and not accelerate:
         raise refusal(found.program)
     # A script that calls reparto by itself is left as it is, too; but there is much to compare.
     if isinstance(found, Unchanged) and found.program.launch != "reparto":
@@ -108,8 +113,9 @@ def verify(
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} is not an empty folder", remedy="name another for --keep")
         proof = _Proof(
-            program=found.program,
-            workers=workers,
+            program=accelerated(Path(script), args) if accelerate else found.program,
+            workers=1 if accelerate else workers,
+            accelerate=accelerate,
             options=Options(steps=steps, seed=seed, shared_draws=True),
             tolerance=tolerance,
             folder=folder.absolute(),
@@ -135,6 +141,7 @@ def refusal(program: Program) -> RefusedError:
 class _Proof:
     program: Program
     workers: int
+    accelerate: bool
     options: Options
     tolerance: float
     folder: Path
@@ -145,7 +152,9 @@ class _Proof:
     def run(self, precision: Precision | None) -> VerifyResult:
         sequential, precision, notes = self._sequential(precision)
         shared = self._side(
-            f"shared out over {self.workers} worker{'s' * (self.workers > 1)}",
+            "accelerated"
+            if self.accelerate
+            else f"shared out over {self.workers} worker{'s' * (self.workers > 1)}",
             "shared",
             precision,
             workers=self.workers,
@@ -153,7 +162,8 @@ class _Proof:
             sabotage=os.environ.get(SABOTAGE_VARIABLE, ""),
         )
         if shared.failed:
-            raise shared.error("the script runs alone, but fails when shared out")
+            how = "accelerated" if self.accelerate else "shared out"
+            raise shared.error(f"the script runs alone, but fails when {how}")
         return self._result(sequential, shared, precision, notes)
 
     def _sequential(self, precision: Precision | None) -> tuple[Side, Precision, list[str]]:
@@ -177,21 +187,29 @@ class _Proof:
 
         ours, theirs = sequential.record(), shared.record()
         distances = compare(ours, theirs, precision)
-        tolerance = self.tolerance if self.workers > 1 else 0.0
-        if precision == "float32" and self.workers > 1:
-            tolerance = max(tolerance, FLOAT32_TOLERANCE)
+        if self.accelerate:  # gradients that no optimizer owns are not followed there
+            found = distances.gradients.items()
+            owned = {key: gap for key, gap in found if key[0] != "loose"}
+            distances = replace(distances, gradients=owned)
+        if self.accelerate and not theirs.of_kind("gradient"):
+            return self._nothing_accelerated(sequential, shared, precision)
+        is_alike = self.workers == 1 and not self.accelerate  # to the last bit
+        tolerance = 0.0 if is_alike else self.tolerance
+        if precision == "float32" and not is_alike:
+            least = ACCELERATED_TOLERANCE if self.accelerate else FLOAT32_TOLERANCE
+            tolerance = max(tolerance, least)
         judgement = judge(distances, tolerance)
         noises: list[Distances] = []
         while (
-            len(noises) < (MAX_NOISES if self.workers > 1 else 1)
+            len(noises) < (1 if is_alike else MAX_NOISES)
             and judgement.may_be_noise(precision)
             and (noise := self._noise(sequential, precision, len(noises) + 1)) is not None
         ):
             noises.append(noise)
-            if self.workers == 1 and any(gap.distance > 0 for gap in noise.all_gaps()):
+            if is_alike and any(gap.distance > 0 for gap in noise.all_gaps()):
                 tolerance = self.tolerance  # the script does not repeat itself to the bit
             judgement = judge(distances, tolerance, noises)
-        is_unsteady = self.workers == 1 and tolerance > 0
+        is_unsteady = is_alike and tolerance > 0
         divergence: Divergence | None = None
         verdict: Literal["equal", "unequal", "unproven"] = "equal"
         if judgement.excesses:
@@ -227,11 +245,31 @@ class _Proof:
             shared_s=shared.result.total_s,
         )
 
+    def _nothing_accelerated(
+        self, sequential: Side, shared: Side, precision: Precision
+    ) -> VerifyResult:
+        return VerifyResult(
+            script=self.program.script,
+            verdict="unproven",
+            num_workers=1,
+            num_steps=sequential.result.num_steps,
+            precision=precision,
+            seed=self.options.seed,
+            divergence=Divergence(
+                place="the whole script",
+                what="it steps no optimizer of torch's, so nothing of it was accelerated",
+                hint="",
+            ),
+            notes=shared.result.notes,
+            sequential_s=sequential.result.total_s,
+            shared_s=shared.result.total_s,
+        )
+
     def _noise(self, sequential: Side, precision: Precision, trial: int) -> Distances | None:
         from reparto.verify._compare import compare
 
         name = "sequential, moved by one ulp" + (f", trial {trial}" if trial > 1 else "")
-        if self.workers == 1:  # must be equal to the bit, if the script is equal to itself
+        if self.workers == 1 and not self.accelerate:  # must be equal to the bit, if the script is equal to itself
             name, trial = "sequential, once more", 0
         moved = self._side(name, f"moved{trial}", precision, nudge=trial, seeds=_seeds(sequential))
         return None if moved.failed else compare(sequential.record(), moved.record(), precision)
@@ -248,17 +286,30 @@ class _Proof:
         sabotage: str = "",
     ) -> Side:
         program = self.program if workers is not None else _unconverted(self.program)
+        is_alike = self.workers == 1 and not self.accelerate
         options = replace(
             self.options,
-            precision="native" if precision == "float32" and self.workers == 1 else precision,
+            precision="native" if precision == "float32" and is_alike else precision,
             nudge=nudge,
             seeds=seeds,
             sabotage=sabotage,
         )
         place = self.folder / folder
         place.mkdir(parents=True)
+        with _gpus_hidden(self.accelerate and workers is None):
+            return self._ran(name, program, options, place, workers)
+
+    def _ran(
+        self, name: str, program: Program, options: Options, place: Path, workers: int | None
+    ) -> Side:
         kind, settings = self.strategy.kind, self.strategy.settings
-        job = Job(script=program.script, workers=workers or 1, strategy=kind, settings=settings)
+        job = Job(
+            script=program.script,
+            workers=workers or 1,
+            strategy=kind,
+            settings=settings,
+            accelerate="on" if self.accelerate and workers is not None else "off",
+        )
         engine = self.engine if workers is not None else engines.build("local")
         cluster = engine.cluster()
         plan = api.planned(job, cluster, program, exact=True)
@@ -272,6 +323,22 @@ class _Proof:
             engine=engine,
             cluster=cluster,
         )
+
+
+@contextmanager
+def _gpus_hidden(are_hidden: bool) -> Iterator[None]:
+    """What is started inside finds no GPU, if so: a script may take one by itself."""
+    name = "CUDA_VISIBLE_DEVICES"
+    before = os.environ.get(name)
+    if are_hidden:
+        os.environ[name] = ""
+    try:
+        yield
+    finally:
+        if are_hidden:
+            os.environ.pop(name)
+            if before is not None:
+                os.environ[name] = before
 
 
 def _seeds(side: Side) -> tuple[int, ...]:

@@ -65,11 +65,28 @@ class Config(ABC):
         return self.parts([(numel,)], 1)[-1][1]
 
     def messages(
-        self, shapes: Shapes, num_workers: int, *, every: int = 1, ready_at: float = 1.0
+        self,
+        shapes: Shapes,
+        num_workers: int,
+        *,
+        every: int = 1,
+        ready_at: float = 1.0,
+        width: float = 4.0,
     ) -> tuple[Message, ...]:
-        """The same as recurring messages."""
+        """The same as recurring messages.
+
+        Args:
+            shapes: As of `parts`.
+            num_workers: As of `parts`.
+            every: In how many steps.
+            ready_at: When in the step.
+            width: Bytes of an element. What compression makes of other than four is not foretold.
+        """
+        scale = 1.0 if self.is_lossy else width / 4
         return tuple(
-            Message(pattern=pattern, size_bytes=size, every=every, ready_at=ready_at)
+            Message(
+                pattern=pattern, size_bytes=round(scale * size), every=every, ready_at=ready_at
+            )
             for pattern, size in self.parts(shapes, num_workers)
         )
 

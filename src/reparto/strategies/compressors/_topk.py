@@ -122,7 +122,8 @@ class TopK(_base.Compressor):
 def _parted(payload: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """Places and values; values come first, where they are aligned."""
     mark = payload.numel() // (4 + like.element_size()) * like.element_size()
-    return payload[mark:].view(_INT32).long(), payload[:mark].view(like.dtype)
+    places = payload[mark:].clone()  # behind halves they may begin anywhere
+    return places.view(_INT32).long(), payload[:mark].view(like.dtype)
 
 
 class RandomK(_base.Compressor):

@@ -1,0 +1,270 @@
+"""Acceleration without edits: the same training, sooner, on the device that there is.
+
+    loader ─► rows cut on the device ─► calls of the script ─► engine ─► one launch a step
+              `_resident`                                      `_engine`   `_player`
+
+On a GPU all of that; on a CPU data are cut at once and optimizers step in one kernel.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from reparto.runtime._capture import capture_on
+from reparto.runtime._tensors import Cell
+from reparto.runtime.accelerate import _precision, _proof, _resident, _saving
+from reparto.runtime.accelerate._engine import Engine
+from reparto.runtime.accelerate._found import mapped
+from reparto.runtime.accelerate._home import Home, mark_buffers
+from reparto.runtime.accelerate._later import Later, now
+from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Tape
+from reparto.runtime.accelerate._pure import PureCalls, listen
+from reparto.runtime.accelerate._steps import fast
+
+if TYPE_CHECKING:
+    from reparto.runtime._world import World
+
+__all__ = ["Accelerator", "Later", "now"]
+
+#: Data may take up so much of the memory that is free when they are first needed.
+SHARE_OF_MEMORY = 0.5
+#: Steps are told of that often; the script itself is told of every one.
+TOLD_EVERY_S = 0.05
+
+
+class Accelerator:
+    """Makes one worker's training faster while it lasts.
+
+    Args:
+        device: Where the training runs.
+        world: The worker's world.
+        is_relaxed: Whether numbers may have less precision (TF32, bf16).
+        capture: How steps are put on tape: ``graph`` for a captured graph, ``repeat`` for making
+            the same calls again (tests), ``no`` for not at all.
+    """
+
+    now = staticmethod(now)
+
+    def __init__(
+        self, device: torch.device, world: World, *, is_relaxed: bool = False, capture: str = ""
+    ) -> None:
+        self.device, self.world, self.is_relaxed = device, world, is_relaxed
+        self._is_gpu = device.type == "cuda"
+        self.home = Home(device, draws_on_cpu=world.options.shared_draws)
+        capture = capture or capture_on(device.type)
+        makers: dict[str, Callable[[Tape], Player]] = {
+            "graph": self._captured,
+            "repeat": lambda tape: RepeatPlayer(tape, device, self.home.on_device),
+        }
+        self.engine: Engine | None = None
+        if capture != "no":
+            self.engine = Engine(self.home, makers[capture], world.note)
+        self._undo: list[Callable[[], None]] = []
+        self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
+        self._stream: Any = None
+        self._next_told = 0.0
+        self._precision = ""
+        self._proof: _proof.Proof | None = None
+
+    # Beginning and end.
+
+    def install(self) -> None:
+        """Begin; on a GPU, all that this thread computes goes to one stream."""
+        self._undo.append(mark_buffers())
+        self._replace(DataLoader, "__iter__", lambda o: _resident.iterating(self, o))
+        if self._is_gpu:
+            self._stream = torch.cuda.Stream(self.device)
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            torch.cuda.set_stream(self._stream)
+            torch.backends.cudnn.benchmark = not self.world.options.record
+            if self.is_relaxed:
+                _precision.allow_tf32()
+            self._replace(torch, "save", lambda o: _saving.saving(self.home, o))
+        if self.engine is not None:
+            loading = torch.utils.data.dataloader._BaseDataLoaderIter
+            self._replace(loading, "__next__", self._loading)
+            for kind in (torch.optim.Optimizer, torch.nn.Module):
+                self._replace(kind, "zero_grad", self._zeroing)
+            self._watch_modules(self.engine)
+            for module in (torch.nn.functional, torch._tensor):
+                self._replace(module, "handle_torch_function", self.engine.handled)
+            if self.world.options.record:
+                self._proof = _proof.Proof(self.world, self.engine)
+            self.engine.mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def _captured(self, tape: Tape) -> Player:
+        if not self.is_relaxed:
+            return self._graph(tape)
+        player, self._precision = _precision.faster(tape, self._graph, _precision.seconds)
+        return player
+
+    def _graph(self, tape: Tape) -> Player:
+        return GraphPlayer(tape, self.device, self.home.on_device, self._stream)
+
+    def uninstall(self) -> None:
+        """Put everything back."""
+        if self._proof is not None:
+            self._proof.finish()
+        if self.engine is not None:
+            self.engine.flush()
+            self.engine.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        while self._undo:
+            self._undo.pop()()
+        if self._is_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def _replace(self, owner: Any, name: str, made: Callable[[Any], Any]) -> None:
+        original = vars(owner)[name]
+        setattr(owner, name, made(original))
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def _watch_modules(self, engine: Engine) -> None:
+        original: Any = torch.nn.Module.__call__
+        engine.pure = PureCalls(original, draws=not self.home.draws_on_cpu)
+        for owner, name, counting in listen(engine.pure.changes):
+            self._replace(owner, name, _instead(counting))
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return engine.module(self, original, args, kwargs)
+
+        watched = __call__
+        if self.world.options.record:
+            watched = _proof.seeing(self.world, engine, __call__)
+        self._replace(torch.nn.Module, "__call__", lambda _: watched)
+
+    def _zeroing(self, original: Any) -> Any:
+        engine = self.engine
+        assert engine is not None
+
+        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+            engine.zero_grad(self, original, args, kwargs)
+
+        return zero_grad
+
+    # Data.
+
+    def _loading(self, original: Any) -> Any:
+        """Batches that torch's loader makes go to the GPU as they come."""
+
+        def __next__(loading: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                batch = original(loading)
+                self.world.saw_batch(batch)
+                return mapped(batch, lambda one: one.to(self.device, non_blocking=True))
+
+        return __next__
+
+    def cut(self, rows: _resident.Rows, index: Tensor) -> Any:
+        """A batch; on a tape it is a call like those of the script."""
+        self.world.last_batch = len(index)
+        if self.engine is None:
+            return rows(index)
+        return self.engine.rows(rows, index)
+
+    def placed(self, tensors: tuple[Tensor, ...]) -> _resident.Rows | None:
+        """Data, on the device; None where they take too much of its memory."""
+        known = self._data.get(tensors[0])
+        now = [(id(tensor), tensor._version) for tensor in tensors]
+        if known is not None and known[0] == now:
+            rows: _resident.Rows = known[1]
+            return rows
+        if self._is_gpu:
+            missing = sum(tensor.nbytes for tensor in tensors)
+            if missing > SHARE_OF_MEMORY * torch.cuda.mem_get_info(self.device)[0]:
+                return None
+        rows = _resident.Rows([tensor.detach().to(self.device) for tensor in tensors])
+        self._data[tensors[0]] = (now, rows)
+        return rows
+
+    def adopt(self, tensors: list[Tensor]) -> None:
+        """An optimizer was made of these."""
+        with torch._C.DisableTorchFunction():
+            self.home.take_in(tensors)
+
+    # Steps.
+
+    def stepped(self, owner: Any, optimizer: Any, hooked: Any, args: Any, kwargs: Any) -> Any:
+        """Let an optimizer step, and count it."""
+        world = self.world
+        is_plain = not args and not kwargs
+        world.in_step = True
+        try:
+            if self.engine is not None:
+                result = self.engine.step(
+                    optimizer, lambda: hooked(optimizer, *args, **kwargs), is_plain=is_plain
+                )
+            else:
+                with fast(optimizer, self.device.type):
+                    result = hooked(optimizer, *args, **kwargs)
+        finally:
+            world.in_step = False
+        with torch._C.DisableTorchFunction():
+            if self._proof is not None:
+                self._proof.stepped(owner)
+            owner.num_steps += 1
+            if owner.num_steps > world.num_steps:
+                self._count(owner)
+        return result
+
+    def _count(self, owner: Any) -> None:
+        world, options = self.world, self.world.options
+        now = time.perf_counter()
+        if world.num_steps == 2:
+            gc.collect()
+            gc.freeze()  # what is there now stays: later collections need not look at it
+        is_watched = options.losses or options.stops_early or world.recorder is not None
+        if is_watched or now >= self._next_told or world.num_steps < 2:
+            self._next_told = now + TOLD_EVERY_S
+            world._samples += world.last_batch
+            self._tell_loss()
+            world.stepped(owner)
+        else:
+            world.num_steps = owner.num_steps
+            world.num_samples += world.last_batch
+            world.last_step = now
+        world.leave_if_done()
+
+    def _tell_loss(self) -> None:
+        engine = self.engine
+        if engine is None or engine.root is None or engine.root.numel() != 1:
+            return
+        root = engine.real(engine.root).detach()
+        self.world.loss = Cell(root.reshape(()).cpu())
+        self.world.loss.total = self.world.loss.local
+
+    def later(self, tensor: Any) -> Any:
+        """A number that nothing in the loop depends on; at once where that costs nothing."""
+        if self.engine is None or not isinstance(tensor, Tensor):
+            value = tensor.item()
+            self.world.recorded_value(value)
+            return value
+        value = self.engine.later(tensor)
+        if self._proof is not None:
+            self._proof.later(value)
+        return value
+
+    # What there is to tell.
+
+    def told(self) -> list[str]:
+        """What the user should know at the end."""
+        engine = self.engine
+        if engine is None or engine.num_steps == 0:
+            return []
+        if engine.num_played:
+            share = f"{engine.num_played} of {engine.num_steps} steps were captured graphs"
+            share += f", in {self._precision}" if self._precision else ""
+            return [share if not engine.reason else f"{share}; others: {engine.reason}"]
+        why = engine.reason or "no two steps were alike"
+        return [f"steps ran one operation at a time: {why}"]
+
+
+def _instead(made: Any) -> Callable[[Any], Any]:
+    return lambda original: made

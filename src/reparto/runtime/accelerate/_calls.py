@@ -1,0 +1,115 @@
+"""Which of torch's functions only look, which read numbers, and which stand outside of a step."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_BASE = torch._C.TensorBase
+
+_LOOKS = (
+    "shape dtype device layout ndim requires_grad is_leaf itemsize nbytes is_cuda is_cpu is_sparse "
+    "is_quantized is_meta is_nested is_mkldnn is_mps is_xla is_sparse_csr output_nr name _version "
+    "names grad_fn retains_grad _backward_hooks _post_accumulate_grad_hooks"
+).split()
+_SIZES = (
+    "size dim ndimension numel nelement stride storage_offset is_contiguous is_floating_point "
+    "is_complex is_signed is_inference is_conj is_neg element_size data_ptr get_device is_pinned "
+    "is_shared untyped_storage is_coalesced is_same_size has_names __len__ __hash__"
+).split()
+
+
+def _quiet() -> set[Any]:
+    found: set[Any] = set()
+    for name in _LOOKS:
+        attribute = getattr(Tensor, name, None)
+        if attribute is not None and hasattr(attribute, "__get__"):
+            found.add(attribute.__get__)
+    for owner in (Tensor, _BASE):
+        found |= {getattr(owner, name) for name in _SIZES if hasattr(owner, name)}
+    for name in ("is_floating_point", "is_complex", "is_tensor", "numel", "is_same_size"):
+        found.add(getattr(torch, name))
+    found.add(torch._C._set_grad_enabled)
+    profiler = torch.ops.profiler
+    for name in ("_record_function_enter_new", "_record_function_exit"):
+        packet = getattr(profiler, name)
+        found |= {getattr(packet, overload) for overload in packet.overloads()}
+    return found
+
+
+#: Calls that compute nothing, or whose effect shows in `modes_now`.
+QUIET = frozenset(_quiet())
+
+#: Ways to cut a batch out of data: the numbers in them change from step to step.
+CUTS = frozenset(
+    [
+        Tensor.__getitem__,
+        Tensor.narrow,
+        Tensor.select,
+        Tensor.split,
+        Tensor.chunk,
+        Tensor.unbind,
+        Tensor.detach,
+        torch.narrow,
+        torch.select,
+        torch.split,
+        torch.chunk,
+        torch.unbind,
+        torch.detach,
+    ]
+)
+
+#: Calls that no tape can hold, and why.
+REFUSED = {
+    Tensor.register_hook: "hangs a hook on a tensor",
+    Tensor.retain_grad: "keeps the gradient of a tensor between",
+    Tensor.requires_grad_: "asks for gradients of something else than parameters",
+    vars(_BASE)["data"].__set__: "exchanges the memory of a tensor",
+    vars(_BASE)["requires_grad"].__set__: "switches gradients of a tensor on or off",
+    torch.manual_seed: "sets a seed",
+    Tensor.register_post_accumulate_grad_hook: "hangs a hook on a tensor",
+}
+
+#: Passes of gradients.
+BACKWARD = frozenset([Tensor.backward, torch.autograd.backward, torch.autograd.grad])
+
+#: Reads of a number, or of several.
+READS = frozenset(
+    [Tensor.item, Tensor.__float__, Tensor.__int__, Tensor.__bool__, Tensor.tolist]
+)
+
+_NAMES = (
+    "zeros ones empty full arange linspace logspace eye rand randn randint randperm normal tensor "
+    "as_tensor empty_strided tril_indices triu_indices scalar_tensor hann_window"
+).split()
+#: What makes a tensor of numbers alone; on a tape it is made on the device.
+FACTORIES = frozenset(getattr(torch, name) for name in _NAMES)
+
+
+def is_loading(frame: FrameType | None) -> bool:
+    """Whether it is torch's own loading of data that runs."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("reparto.", "torch.overrides", "torch._tensor")):
+            return str(name).startswith("torch.utils.data")
+        frame = frame.f_back
+    return False
+
+
+def place_in_script(frame: FrameType | None) -> str:
+    """The line of the user's that is being run, as file:line."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("torch.", "reparto.")) and name != "torch":
+            return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def here() -> str:
+    """The line of the user's that is being run."""
+    return place_in_script(sys._getframe(1))

@@ -1,0 +1,82 @@
+"""Random numbers drawn on the CPU, as the script alone would draw them: for ``verify``.
+
+A GPU draws other numbers than a CPU from the same seed, so two trainings with dropout could not
+be compared. Here each draw is made on the CPU, in the script's order, and handed to the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+_FACTORIES = frozenset(
+    [torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.bernoulli]
+)
+_LIKE = {
+    torch.rand_like: torch.rand,
+    torch.randn_like: torch.randn,
+}
+_DROPOUTS = frozenset(
+    [
+        F.dropout,
+        F.alpha_dropout,
+        F.dropout1d,
+        F.dropout2d,
+        F.dropout3d,
+        F.feature_alpha_dropout,
+        torch.dropout,
+    ]
+)
+_IN_PLACE = frozenset(
+    [Tensor.normal_, Tensor.uniform_, Tensor.bernoulli_, Tensor.random_, Tensor.exponential_]
+)
+
+
+def draws(func: Any) -> bool:
+    """Whether a call draws random numbers in a way that is known here."""
+    return func in _FACTORIES or func in _LIKE or func in _DROPOUTS or func in _IN_PLACE
+
+
+def on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any | Call:
+    """Draw on the CPU.
+
+    Returns:
+        What was drawn, or, for dropout, the call that applies it: a function with its arguments.
+    """
+    if func in _FACTORIES:
+        kwargs = {name: value for name, value in kwargs.items() if name != "device"}
+        return func(*(_plain(one) for one in args), **kwargs)
+    if func in _LIKE:
+        dtype = kwargs.get("dtype", args[0].dtype)
+        return _LIKE[func](args[0].shape, dtype=dtype)
+    if func in _IN_PLACE:
+        made = torch.empty(args[0].shape, dtype=args[0].dtype)
+        func(made, *args[1:], **kwargs)
+        return Tensor.copy_, (args[0], made), {}
+    return _mask(func, args, kwargs)
+
+
+def _mask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    names = ("input", "p", "training", "inplace")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    inputs = given.pop("input")
+    given.setdefault("p", 0.5)
+    training = given.get("training", given.pop("train", True))
+    is_plain = func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, torch.dropout)
+    if not training or given["p"] == 0 or not is_plain:
+        return func, args, kwargs
+    given = {name: value for name, value in given.items() if name in ("p", "training", "train")}
+    if func is torch.dropout:
+        given = {"p": given["p"], "train": True}
+    ones = torch.ones(inputs.shape, dtype=inputs.dtype)
+    return torch.mul, (inputs, func(ones, **given)), {}
+
+
+def _plain(value: Any) -> Any:
+    return value.cpu() if isinstance(value, Tensor) else value

@@ -1,0 +1,423 @@
+"""Engine: records training steps, and plays them when they repeat.
+
+    torch function mode: every call of the script passes here
+        │
+        ├─ only looks (shape, dtype) ─────────────► answered at once
+        ├─ a tape is followed: the expected call ─► a stand-in
+        │                      another call ──────► what was put off is computed, then this
+        └─ else ──────────────────────────────────► computed, and written down
+    optimizer.step
+        ├─ the tape has come to its end ──────────► one launch of the graph
+        └─ else ──────────────────────────────────► a step; the same twice makes a tape
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from reparto.runtime.accelerate import _drawn
+from reparto.runtime.accelerate._calls import BACKWARD, CUTS, QUIET, READS, here, is_loading
+from reparto.runtime.accelerate._follower import MISS, Follower, own_memory
+from reparto.runtime.accelerate._found import mapped, tensors_in
+from reparto.runtime.accelerate._home import Home
+from reparto.runtime.accelerate._later import Later, Ring
+from reparto.runtime.accelerate._player import (
+    NotTapedError,
+    Player,
+    StepOf,
+    Tape,
+    ZeroOf,
+    taped,
+    trimmed,
+)
+from reparto.runtime.accelerate._pure import PureCalls
+from reparto.runtime.accelerate._run import modes_now
+from reparto.runtime.accelerate._steps import fast
+from reparto.runtime.accelerate._tape import Recording
+
+#: So many steps are written down in vain before the engine leaves it at that.
+IN_VAIN = 24
+#: So many kinds of steps (batches of other sizes, several optimizers) are put on tape.
+MOST_TAPES = 6
+#: After so many misses in a row a tape is left alone for some steps, which are written down.
+MISSES = 2
+
+MakePlayer = Callable[[Tape], Player]
+
+
+class Engine:
+    """Records and plays the steps of one thread.
+
+    Args:
+        home: Knows where tensors belong.
+        make_player: Makes a tape ready; raises where it cannot.
+        on_note: Told what the user should know.
+    """
+
+    def __init__(
+        self, home: Home, make_player: MakePlayer, on_note: Callable[[str], None]
+    ) -> None:
+        self.home, self._make_player, self._note = home, make_player, on_note
+        self.ring = Ring(home.device)
+        self._kind = home.device.type
+        self.followers: list[Follower] = []
+        self._following: Follower | None = None
+        self._recording: Recording | None = None
+        self._before: dict[Any, tuple[Recording, set[int]]] = {}
+        self._stand_for: dict[int, tuple[Tensor, Tensor]] = {}
+        #: Tensors of the script's that share a graph's memory, by graph and id.
+        self._shown: dict[Follower, dict[int, weakref.ref[Tensor]]] = {}
+        self._step_calls: weakref.WeakKeyDictionary[Any, StepOf] = weakref.WeakKeyDictionary()
+        self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
+        self._in_vain = self._rest = 0
+        self.num_played = self.num_steps = 0
+        self.is_busy = False
+        self.pure: PureCalls | None = None
+        #: Told of each number that the script reads; None for nobody.
+        self.on_read: Callable[[Any], None] | None = None
+        #: Copies gradients behind each backward pass, as a call of the tape; None for nobody.
+        self.snapshot: Callable[[], Any] | None = None
+        self.gradients: Any = None
+        self.root: Tensor | None = None
+        self.roots: list[Tensor] = []  # since the last step; kept where somebody is told of them
+        self.reason = ""
+        self.mode = _Mode(self)
+
+    # Calls of the script; torch functions are disabled in all of these.
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of the script's."""
+        if self.home.draws_on_cpu and _drawn.draws(func):
+            found = _drawn.on_cpu(func, args, kwargs)
+            if type(found) is not tuple:
+                return found
+            func, args, kwargs = found
+        result = self._answer(func, args, kwargs)
+        if func in BACKWARD:
+            self._went_back(func, args)
+        elif self.on_read is not None:
+            if func in READS and not is_loading(sys._getframe(1)):
+                self.on_read(result)
+            elif func is Tensor.__format__ and not args[0].dim():
+                self.on_read(self._real(args[0]).item())
+        return result
+
+    def _went_back(self, func: Any, args: tuple[Any, ...]) -> None:
+        root = args[0] if args else None
+        self.root = root if isinstance(root, Tensor) else None
+        if self._recording is not None and self.root is not None:
+            self._recording.outlives(self.root)
+        if self.snapshot is not None:
+            self.roots += [] if self.root is None else [self.root]
+            self.gradients = self._answer(self.snapshot, (), {})
+
+    def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        follower = self._following
+        if follower is not None:
+            if func in CUTS and not self._is_put_off(args):
+                return func(*self._real(args), **kwargs)
+            answer = follower.follow(func, args, kwargs)
+            if answer is not MISS:
+                return answer
+            self._give_up()
+        elif self.followers and self._rest <= 0:
+            for one in self.followers:
+                if one.is_first(func):
+                    answer = one.follow(func, args, kwargs)
+                    if answer is not MISS:
+                        self._following, self._recording = one, None
+                        return answer
+                    one.position = 0
+                    one.fed.clear()
+        return self._compute(func, args, kwargs)
+
+    def _is_put_off(self, args: tuple[Any, ...]) -> bool:
+        assert self._following is not None
+        ids = self._following.ids
+        return any(id(tensor) in ids or tensor.requires_grad for tensor in tensors_in(args))
+
+    def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._stand_for or self._shown:
+            args, kwargs = self._real(args), self._real(kwargs)
+        recording = self._recording
+        if recording is None or recording.trouble:
+            return self._run(func, args, kwargs)
+        if func in CUTS and not recording.has_made(args):
+            return self._run(func, args, kwargs)
+        call = recording.add(func, args, kwargs, modes_now(self._kind), here())
+        result = self._run(func, args, kwargs)
+        if result is not None and not tensors_in(result):
+            recording.calls.pop()
+            if recording.has_made((args, kwargs)):
+                name = str(getattr(func, "__name__", func)).strip("_")
+                recording.trouble = f"the script asks for a number within the step: {name} ({call.place})"
+            return result
+        recording.returned(call, result)
+        return result
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        was, self.is_busy = self.is_busy, True
+        try:
+            return self.home.run(func, args, kwargs)
+        finally:
+            self.is_busy = was
+
+    def _real(self, value: Any) -> Any:
+        """The same with computed tensors in the place of stand-ins."""
+
+        def real(tensor: Tensor) -> Tensor:
+            for shown in self._shown.values():
+                ref = shown.get(id(tensor))
+                if ref is not None and ref() is tensor:
+                    del shown[id(tensor)]
+                    own_memory(tensor)
+            found = self._stand_for.get(id(tensor))
+            return tensor if found is None else found[1]
+
+        return mapped(value, real)
+
+    def _give_up(self) -> None:
+        """The script does something else than the tape: compute what was put off."""
+        follower, self._following = self._following, None
+        assert follower is not None
+        was, self.is_busy = self.is_busy, True
+        try:
+            for stand_in, tensor in follower.give_up():
+                self._stand_for[id(stand_in)] = (stand_in, tensor)
+            self.root, self.roots = self._real(self.root), self._real(self.roots)
+            self.gradients = self._real(self.gradients)
+        finally:
+            self.is_busy = was
+        self._recording = None
+        if follower.misses >= MISSES:
+            follower.misses, self._rest = 0, 4
+
+    # Events.
+
+    def zero_grad(self, owner: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+        """Zero gradients, or put it off."""
+        with torch._C.DisableTorchFunction():
+            call = self._zero_calls.get(owner)
+            if call is None:
+                call = self._zero_calls[owner] = ZeroOf(owner, original)
+            self.call(call, args, kwargs)
+
+    def module(self, module: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """Call a module: torch's own layers are one call, all others what they do inside."""
+        if self.is_busy:
+            return original(module, *args, **kwargs)
+        assert self.pure is not None
+        call = self.pure.of(module)
+        if call is None:
+            return original(module, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            return self.call(call, args, kwargs)
+
+    def handled(self, original: Any) -> Any:
+        """``torch.overrides.handle_torch_function``, with a short way where a tape is followed."""
+        depth = torch._C._len_torch_function_stack
+
+        def handle_torch_function(
+            public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            follower = self._following
+            if follower is not None and not self.is_busy and depth() == 1:
+                with torch._C.DisableTorchFunction():
+                    if public_api in QUIET:
+                        return public_api(*args, **kwargs)
+                    answer = follower.follow(public_api, args, kwargs)
+                    if answer is not MISS:
+                        if public_api in BACKWARD:
+                            self._went_back(public_api, args)
+                        return answer
+            return original(public_api, relevant_args, *args, **kwargs)
+
+        return handle_torch_function
+
+    def rows(self, cut: Any, index: Tensor) -> Any:
+        """Cut a batch out of data; called with torch functions disabled."""
+        return self.call(cut, (index,), {})
+
+    def step(self, optimizer: Any, original: Callable[[], Any], *, is_plain: bool) -> Any:
+        """Let an optimizer step.
+
+        Args:
+            optimizer: Which.
+            original: Its step, with the script's own arguments.
+            is_plain: Whether it is called without a closure.
+        """
+        with torch._C.DisableTorchFunction():
+            self.num_steps += 1
+            if is_plain and self._follow_to_end(optimizer):
+                return None
+            if self._following is not None:
+                self._give_up()
+            return self._step_now(optimizer, original, is_plain)
+
+    def _follow_to_end(self, optimizer: Any) -> bool:
+        follower = self._following
+        if follower is None:
+            return False
+        call = self._step_calls.get(optimizer)
+        if call is None or not follower.is_at_end:
+            return False
+        if why := follower.what_changed():
+            self.reason = why
+            return False
+        if follower.follow(call, (), {}) is MISS:
+            return False
+        self._following = None
+        self.is_busy = True
+        self._shown[follower] = follower.launch()
+        self.is_busy = False
+        self.num_played += 1
+        self._settle()
+        self._recording = None
+        return True
+
+    def _step_now(self, optimizer: Any, original: Callable[[], Any], is_plain: bool) -> Any:
+        recording = self._recording
+        if not is_plain:
+            if recording is not None:
+                recording.trouble = "the optimizer is given a closure"
+            self._begin_recording()
+            with torch._C._EnableTorchFunction():
+                return original()
+        call = self._step_calls.get(optimizer)
+        if call is None:
+            call = self._step_calls[optimizer] = StepOf(optimizer, self._kind)
+            self._in_vain, self._before = 0, {}
+        with fast(optimizer, self._kind):
+            result = original()
+        if recording is not None:
+            if not recording.trouble:
+                noted = recording.add(call, (), {}, modes_now(self._kind), here())
+                recording.returned(noted, None)
+            self._written(recording)
+        self._settle()
+        self._begin_recording()
+        return result
+
+    def _begin_recording(self) -> None:
+        self._rest -= 1
+        if any(not one.is_wanted for one in self.followers):  # its optimizer is gone
+            self.followers = [one for one in self.followers if one.is_wanted]
+            self._shown = {one: shown for one, shown in self._shown.items() if one.is_wanted}
+        wants = self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
+        self._recording = Recording() if wants else None
+
+    def _settle(self) -> None:
+        """A step is over: stand-ins that nobody holds any more are forgotten."""
+        if self._stand_for:
+            found = self._stand_for.items()
+            gone = [key for key, pair in found if sys.getrefcount(pair[0]) <= 3]
+            for key in gone:
+                del self._stand_for[key]
+
+    # Tapes.
+
+    def _written(self, recording: Recording) -> None:
+        """A step was written down whole: hold it against those before."""
+        recording, lasting = trimmed(recording, recording.lasting())
+        key = tuple(getattr(call.func, "__name__", "") for call in recording.calls)
+        shapes = tuple(tensor.shape for tensor in recording.given)
+        before = self._before.get((key, shapes))
+        self._before[key, shapes] = (recording, lasting)
+        if before is None:
+            self._in_vain += 1
+            return
+        if recording.trouble or (why := before[0].first_difference(recording)):
+            self._cannot(recording.trouble or why)
+            return
+        try:
+            self._add(taped(before[0], recording, lasting | before[1]))
+        except NotTapedError as error:
+            self._cannot(str(error))
+        except Exception as error:  # whatever a capture meets, the script goes on without it
+            self._cannot(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+        del self._before[key, shapes]
+
+    def _add(self, tape: Tape) -> None:
+        was, self.is_busy = self.is_busy, True
+        try:
+            player = self._make_player(tape)
+        finally:
+            self.is_busy = was
+        self.followers.insert(0, Follower(player, self.ring, self.home.source))
+        self._in_vain, self.reason = 0, ""
+
+    def _cannot(self, why: str) -> None:
+        self._in_vain += 1
+        self.reason = why
+
+    # Numbers.
+
+    def later(self, tensor: Tensor) -> Any:
+        """A number that nothing in the loop depends on."""
+        with torch._C.DisableTorchFunction():
+            if self._following is not None:
+                later = self._following.later(tensor)
+                if later is not None:
+                    follower = self._following
+                    later.comes_from(self._forcing(follower, later))
+                    return later
+                if id(tensor) in self._following.ids:
+                    self._give_up()
+            for follower in self.followers:
+                if (later := follower.wrote(tensor)) is not None:
+                    return later
+            found = self._stand_for.get(id(tensor))
+            tensor = tensor if found is None else found[1]
+            if tensor.device.type == "cpu" and self._kind != "cpu":
+                return tensor.item()
+            if self._recording is not None:
+                self._recording.outlives(tensor)
+            later = Later()
+            self.ring.put(tensor, later)
+            return later
+
+    def _forcing(self, follower: Follower, later: Later) -> Callable[[], Any]:
+        """How a number is had before its step was computed."""
+        ref = weakref.ref(later)
+
+        def forced() -> Any:
+            with torch._C.DisableTorchFunction():
+                if self._following is follower:
+                    self._give_up()
+                self.ring.fetch()
+            one = ref()
+            return None if one is None else one._value
+
+        return forced
+
+    def real(self, value: Any) -> Any:
+        """What was computed, where the script's own tensors may only stand for it."""
+        return self._real(value)
+
+    def flush(self) -> None:
+        """Compute whatever was put off: somebody looks from outside."""
+        with torch._C.DisableTorchFunction():
+            if self._following is not None:
+                self._give_up()
+
+
+class _Mode(TorchFunctionMode):
+    """Hands every call of the script to the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._call = engine.call
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in QUIET:
+            return func(*args, **(kwargs or {}))
+        return self._call(func, args, kwargs or {})

@@ -1,0 +1,105 @@
+"""Less precise numbers, where the user has agreed to them: TF32, and bf16 if it is faster.
+
+TF32 is a switch of torch's. For bf16 the forward part of a tape is captured once more under
+autocast; parameters, gradients and the optimizer's state stay float32. Both graphs are timed on
+the state of now, which is put back, and the faster one is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reparto.runtime.accelerate._calls import BACKWARD
+from reparto.runtime.accelerate._player import Player, StepOf, Tape, ZeroOf
+
+#: bf16 is taken if it is faster by so much.
+WORTH = 1.05
+ROUNDS = 5
+
+Timed = Callable[[Player], float]
+
+
+def allow_tf32() -> None:
+    """Let matrix products and convolutions of float32 round their factors to TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def in_bf16(tape: Tape) -> Tape:
+    """The same tape with its forward part under autocast.
+
+    Args:
+        tape: As it was recorded.
+    """
+    calls = []
+    for call in tape.calls:
+        is_forward = call.func not in BACKWARD and not isinstance(call.func, (StepOf, ZeroOf))
+        modes = (call.modes[0], True, torch.bfloat16) if is_forward else call.modes
+        changed = dataclasses.replace(call, modes=modes)
+        calls.append(changed)
+    return dataclasses.replace(tape, calls=calls)
+
+
+def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Player, str]:
+    """The player that is faster: in TF32, or in bf16.
+
+    Args:
+        tape: As it was recorded.
+        make: Captures a tape.
+        timed: Seconds of a launch.
+
+    Returns:
+        The player, and its precision in words.
+    """
+    plain = make(tape)
+    if any(call.modes[1] for call in tape.calls):
+        return plain, "the script's own autocast"
+    try:
+        with kept_state(plain.tape):
+            lower = make(in_bf16(tape))
+            plain_s, lower_s = timed(plain), timed(lower)
+    except (RuntimeError, torch.cuda.OutOfMemoryError):
+        return plain, "TF32"
+    if lower_s * WORTH > plain_s:
+        return plain, "TF32"
+    lower.tape = dataclasses.replace(lower.tape, calls=tape.calls)
+    return lower, "bf16"
+
+
+@contextmanager
+def kept_state(tape: Tape) -> Iterator[None]:
+    """Put parameters, buffers and optimizers back as they were."""
+    tensors: list[Tensor] = [*tape.kept.values()]
+    for ref in tape.optimizers:
+        optimizer: Any = ref()
+        for state in optimizer.state.values():
+            tensors += [value for value in state.values() if isinstance(value, Tensor)]
+    copies = [tensor.detach().clone() for tensor in tensors]
+    random: Any = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                tensor.detach().copy_(copy)
+        if random is not None:
+            torch.cuda.set_rng_state(random)
+
+
+def seconds(player: Player) -> float:
+    """Seconds of a launch, by the GPU's own clock."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    player.launch()
+    begin.record()
+    for _ in range(ROUNDS):
+        player.launch()
+    end.record()
+    end.synchronize()
+    player.rewind()
+    return float(begin.elapsed_time(end)) / 1000 / ROUNDS

@@ -1,0 +1,134 @@
+"""Modules of torch's own, taken as one call.
+
+A layer of ``torch.nn`` computes and does nothing else, so a tape may hold one call for it, or for
+a whole ``nn.Sequential`` of such layers, instead of one for each operation inside. What the call
+depends on beside its input (parameters, buffers, train or eval, settings, hooks) is looked at
+again whenever any module has been changed since.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules import module as _module
+from torch.nn.modules.lazy import LazyModuleMixin
+
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+_PLAIN = (int, float, str, bool, type(None), tuple)
+
+
+class Changes:
+    """Counts changes to modules; nobody looks at one again as long as the count stays."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class PureCall:
+    """A module of torch's own, as a call of a tape.
+
+    Args:
+        module: The module.
+        original: How modules are called.
+    """
+
+    def __init__(self, module: nn.Module, original: Any) -> None:
+        self._ref, self._original = weakref.ref(module), original
+        self.__name__ = type(module).__name__
+        self.tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._original(self._ref(), *args, **kwargs)
+
+
+def is_pure(module: nn.Module) -> bool:
+    """Whether a module and all that are in it are torch's own, and nobody listens to them."""
+    if any(getattr(_module, name) for name in _GLOBAL_HOOKS):
+        return False
+    for one in module.modules():
+        kind = type(one)
+        if not kind.__module__.startswith("torch.nn.modules.") or "forward" in vars(one):
+            return False
+        if isinstance(one, LazyModuleMixin) or any(getattr(one, name) for name in _HOOKS):
+            return False
+    return not any(tensor.is_sparse for tensor in module.parameters())
+
+
+def _draws(module: nn.Module) -> bool:
+    return any(getattr(one, "p", 0) or getattr(one, "dropout", 0) for one in module.modules())
+
+
+def _state_of(module: nn.Module) -> str:
+    """All that a call depends on beside numbers, as a text that is the same if it is the same."""
+    found: list[Any] = []
+    for one in module.modules():
+        own = vars(one)
+        found.append(id(one))
+        found.append([(name, value) for name, value in own.items() if isinstance(value, _PLAIN)])
+        found.append([id(tensor) for tensor in one._parameters.values()])
+        found.append([id(tensor) for tensor in one._buffers.values()])
+        found.append([len(own[name]) for name in _HOOKS])
+    return repr(found)
+
+
+def listen(changes: Changes) -> list[tuple[Any, str, Any]]:
+    """What to replace in ``nn.Module`` so that changes are counted: owner, name, replacement."""
+
+    def counting(original: Any) -> Any:
+        def changed(*args: Any, **kwargs: Any) -> Any:
+            changes.count += 1
+            return original(*args, **kwargs)
+
+        return changed
+
+    names = (
+        "__setattr__ __delattr__ register_forward_hook register_forward_pre_hook "
+        "register_full_backward_hook register_full_backward_pre_hook register_parameter "
+        "register_module add_module register_buffer _apply"
+    ).split()
+    return [(nn.Module, name, counting(vars(nn.Module)[name])) for name in names]
+
+
+class PureCalls:
+    """Knows the calls of modules: one for each state that a module has been in.
+
+    Args:
+        original: How modules are called.
+        draws: Whether modules may draw random numbers inside of their calls.
+    """
+
+    def __init__(self, original: Any, *, draws: bool = True) -> None:
+        self.changes = Changes()
+        self._original, self._draws = original, draws
+        #: By module: when it was looked at, its call then, and its calls in all states.
+        self._known: weakref.WeakKeyDictionary[
+            Any, tuple[int, PureCall | None, dict[str, PureCall]]
+        ] = weakref.WeakKeyDictionary()
+
+    def of(self, module: nn.Module) -> PureCall | None:
+        """The call of a module; None if it is to be called as it is."""
+        known = self._known.get(module)
+        if known is not None and known[0] == self.changes.count:
+            return known[1]
+        calls = known[2] if known is not None else {}
+        call = None
+        if is_pure(module) and (self._draws or not _draws(module)):
+            state = _state_of(module)
+            call = calls.get(state)
+            if call is None:
+                call = calls[state] = PureCall(module, self._original)
+        self._known[module] = (self.changes.count, call, calls)
+        return call

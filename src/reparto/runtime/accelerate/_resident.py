@@ -1,0 +1,151 @@
+"""Data that lies in memory as a whole is cut on the device: the same batches in the same order.
+
+torch's own loader takes a thousand items one by one and puts them together again, which for small
+models takes longer than the training. Where a data set is nothing but tensors, and batches are
+put together as torch does it, a batch is the same as the rows of those tensors, taken at once.
+The random numbers that decide the order are drawn as torch draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
+
+
+class Rows:
+    """Cuts rows out of data, as a call of a tape.
+
+    Args:
+        tensors: All data, on the device.
+    """
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors = tensors
+        self.__name__ = "rows"
+
+    def __call__(self, index: Tensor) -> list[Tensor]:
+        return [torch.index_select(tensor, 0, index) for tensor in self.tensors]
+
+
+class Places(Protocol):
+    """Who brings data to the device and cuts it there."""
+
+    def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
+        """Data on the device; None where they do not fit."""
+
+    def cut(self, rows: Rows, index: Tensor) -> Any:
+        """A batch."""
+
+
+class Resident:
+    """Batches of one pass.
+
+    Args:
+        loader: The script's.
+        places: Where its data lie.
+        data: All of them.
+        rows: Which rows of the data its items are; None for all, in order.
+    """
+
+    def __init__(
+        self, loader: DataLoader[Any], places: Places, data: Rows, rows: Tensor | None
+    ) -> None:
+        self._loader, self._places, self._data, self._rows = loader, places, data, rows
+        self._device = data.tensors[0].device
+        self._batches: Iterator[Tensor] | None = None
+        # The seed of workers that the loader would have started: drawn, so that what comes after
+        # it is drawn as alone.
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+    def __iter__(self) -> Resident:
+        return self
+
+    def __next__(self) -> list[Tensor]:
+        with torch._C.DisableTorchFunction():
+            if self._batches is None:
+                self._batches = iter(self._indices())
+            return list(self._places.cut(self._data, next(self._batches)))
+
+    def _indices(self) -> Iterator[Tensor]:
+        sampler = self._loader.batch_sampler
+        assert sampler is not None
+        order = _order(sampler)
+        if order is not None:
+            assert isinstance(sampler, BatchSampler)
+            return _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+        return (self._placed(torch.as_tensor([int(i) for i in batch])) for batch in sampler)
+
+    def _placed(self, indices: Tensor) -> Tensor:
+        indices = indices if self._rows is None else self._rows[indices]
+        return indices.to(self._device)
+
+
+def _order(sampler: Any) -> Tensor | None:
+    """The order of a whole pass, drawn as torch's own samplers do it; None for others."""
+    if type(sampler) is not BatchSampler:
+        return None
+    order = sampler.sampler
+    if type(order) is SequentialSampler:
+        return torch.arange(len(order))
+    if type(order) is not RandomSampler or order.replacement or order.generator is not None:
+        return None
+    total = len(order.data_source)
+    if order.num_samples != total:
+        return None
+    generator = torch.Generator()
+    generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
+    return torch.randperm(total, generator=generator)
+
+
+def _cut(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
+    end = len(order) - (len(order) % size if drop_last else 0)
+    return iter(order[:end].split(size) if end else ())
+
+
+def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None] | None:
+    """The tensors that a loader's items are rows of, and which rows; None where they are not."""
+    if type(loader) is not DataLoader or loader.collate_fn is not default_collate:
+        return None
+    if loader.batch_sampler is None or loader._iterator is not None:
+        return None
+    dataset, rows = loader.dataset, None
+    while type(dataset) is Subset:
+        inner = torch.as_tensor([int(index) for index in dataset.indices])
+        rows = inner if rows is None else inner[rows]
+        dataset = dataset.dataset
+    if type(dataset) is not TensorDataset or not dataset.tensors:
+        return None
+    if any(tensor.requires_grad or tensor.layout != torch.strided for tensor in dataset.tensors):
+        return None
+    return dataset.tensors, rows
+
+
+def iterating(places: Places, original: Any) -> Callable[[DataLoader[Any]], Any]:
+    """``DataLoader.__iter__`` for data that lies in memory.
+
+    Args:
+        places: Where data lie.
+        original: As torch does it.
+    """
+
+    def __iter__(self: DataLoader[Any]) -> Any:
+        with torch._C.DisableTorchFunction():
+            found = data_of(self)
+            data = None if found is None else places.placed(found[0])
+            if found is None or data is None:
+                return original(self)
+            return Resident(self, places, data, found[1])
+
+    return __iter__
