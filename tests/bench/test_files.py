@@ -90,3 +90,10 @@ def test_numbers_have_three_figures():
         "0.0123",
         "12.3 MB",
     )
+
+
+def test_a_script_whose_batch_nobody_knows_is_drawn_nowhere():
+    from reparto.bench._figures import drawings
+
+    alone = row(work={"suite": "train.py", "model": "", "batch_rows": 0}, hidden=())
+    assert drawings(BenchReport(measurements=(alone,), planned=1), 1.0) == []

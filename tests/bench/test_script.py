@@ -101,6 +101,14 @@ def test_losses_are_asked_for_where_that_costs_nothing(cell):
     assert job_of(shared, "train.py", (), 10).workers == 2
 
 
+def test_accelerated_form_is_one_worker_that_is_accelerated(cell):
+    from dataclasses import replace
+
+    jobs = [job_of(replace(cell, form=form), "t.py", (), 9) for form in ("plain", "accelerated")]
+    assert [job.accelerate for job in jobs] == ["off", "on"]
+    assert [job.options.losses for job in jobs] == [True, False]
+
+
 def test_a_script_finds_the_device_of_its_cell_and_no_other(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
     with visible("cuda:1"):

@@ -22,6 +22,7 @@ Source = Literal["grid", "cnn", "model", "script"]
 DTYPES: tuple[DType, ...] = ("f32", "tf32", "bf16")
 BATCHES = (2, 8, 32, 128, 512, 1024)
 CALLS = (1, 2, 64, 512, 1024)
+ACCELERATED = "accelerated"
 FORMS = ("eager", "compiled", "exported", "onnx")
 
 
@@ -50,6 +51,7 @@ class Request:
         entries: Strategies beside one plain worker.
         workers: Of those strategies.
         relaxed: Whether they may change the mathematics.
+        accelerate: Whether a script is also timed as ``reparto run --accelerate`` runs it.
         limit: At most so many cells are measured by this call.
         deadline_s: For inference; None for none.
         input_shape: Of one sample, for ``module:Model``.
@@ -68,6 +70,7 @@ class Request:
     entries: tuple[Entry, ...] = ()
     workers: tuple[int, ...] = (2,)
     relaxed: bool = False
+    accelerate: bool = False
     limit: int | None = None
     deadline_s: float | None = None
     input_shape: tuple[int, ...] = ()
@@ -268,6 +271,8 @@ def _of_script(request: Request, target: str, device: str) -> Iterator[Cell]:
         relaxed=request.relaxed,
     )
     yield alone
+    if request.accelerate:
+        yield replace(alone, form=ACCELERATED)
     for entry, workers in _shared_out(request):
         yield replace(alone, strategy=entry.label, config=entry.strategy, num_workers=workers)
 

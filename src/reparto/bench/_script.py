@@ -21,7 +21,7 @@ from pathlib import Path
 
 from reparto import api
 from reparto.bench import _grid, _grid_script, _recipe
-from reparto.bench._cells import Cell, is_script
+from reparto.bench._cells import ACCELERATED, Cell, is_script
 from reparto.bench._data import DataSet
 from reparto.bench._environment import cpu_name, gpu_names, threads
 from reparto.bench._failures import failed
@@ -90,7 +90,7 @@ class Scripts:
             return cell.steps
         key = f"{cell.suite} {cell.model}".strip()
         if key not in self.steps:
-            pilot = dataclasses.replace(cell, strategy="single", num_workers=1)
+            pilot = dataclasses.replace(cell, form="plain", strategy="single", num_workers=1)
             timed = run_script(job_of(pilot, cell.where, cell.args, PILOT_STEPS), pilot)
             times = timed.step_times()
             wanted = math.ceil(LASTS_S / median(times)) if times and median(times) > 0 else 0
@@ -155,10 +155,11 @@ class _Collector(api.Watcher):
 def job_of(cell: Cell, script: str, args: tuple[str, ...], steps: int) -> Job:
     """What is run for a cell.
 
-    Losses are asked for where that costs nothing: on a GPU, asking waits for the step.
+    Losses are asked for where that costs nothing: on a GPU, asking waits for the step, and an
+    accelerated run puts off what nobody asks for.
     """
     shared = cell.strategy != "single"
-    told = shared or not cell.device.startswith("cuda")
+    told = shared or not (cell.device.startswith("cuda") or cell.form == ACCELERATED)
     return Job(
         script=script,
         args=args,
@@ -166,6 +167,7 @@ def job_of(cell: Cell, script: str, args: tuple[str, ...], steps: int) -> Job:
         strategy=cell.config.kind if shared else "single",
         settings=cell.config.settings if shared else {},
         threads=None if shared else threads(),
+        accelerate="on" if cell.form == ACCELERATED else "off",
         relaxed=cell.relaxed,
         probe=False,
         options=Options(steps=steps, losses=told, discard_writes=True),

@@ -52,6 +52,7 @@ def add_parser(subparsers: Any) -> None:
     add("--strategies", metavar="LIST", help="time these too, shared out over workers")
     add("--workers", type=_counts, default=(2,), metavar="LIST", help="of strategies; default: 2")
     add("--relaxed", action="store_true", help="allow strategies that change the mathematics")
+    add("--accelerate", action="store_true", help="time a script as `run --accelerate` too")
     add("--input", type=_counts, default=(), metavar="SHAPE", help="of one sample, as 3,32,32")
     add("--steps", type=count, metavar="K", help="of a script; default: about three seconds of it")
     add("--limit", type=count, metavar="N", help="measure at most so many cells now")
@@ -161,6 +162,7 @@ def _request(args: argparse.Namespace) -> Request:
         entries=tuple(Entry(label=one.label, strategy=one.strategy) for one in given),
         workers=args.workers,
         relaxed=args.relaxed,
+        accelerate=args.accelerate,
         limit=args.limit,
         deadline_s=None if args.deadline is None else parse_time(args.deadline, "--deadline"),
         input_shape=args.input,
