@@ -7,6 +7,7 @@ reparto run --accelerate grid.py --models all --seconds 1
 import argparse
 import json
 import time
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +47,7 @@ class Perceptron(nn.Module):
     def __init__(self, hidden):
         super().__init__()
         sizes = [50, *hidden]
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.out = nn.Linear(sizes[-1], 1)
 
     def forward(self, x):

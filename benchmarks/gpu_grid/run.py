@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def parameters(name: str) -> int:
     if name == "cnn":
         return 4_352_641
     sizes = [50, *map(int, name.split("-")), 1]
-    return sum(a * b + b for a, b in zip(sizes, sizes[1:], strict=False))
+    return sum(a * b + b for a, b in pairwise(sizes))
 
 
 def report(found: Json) -> Json:

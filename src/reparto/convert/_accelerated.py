@@ -143,9 +143,9 @@ def _delays(source: Source, loop: ast.stmt) -> Iterator[_Delay]:
 
 
 def _sum_of(node: ast.AST) -> tuple[str, ast.expr] | None:
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        if isinstance(node.target, ast.Name):
-            return node.target.id, node.value
+    is_sum = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+    if is_sum and isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target.id, node.value
     return None
 
 

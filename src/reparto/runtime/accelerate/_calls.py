@@ -12,8 +12,9 @@ from torch import Tensor
 _BASE = torch._C.TensorBase
 
 _LOOKS = (
-    "shape dtype device layout ndim requires_grad is_leaf itemsize nbytes is_cuda is_cpu is_sparse "
-    "is_quantized is_meta is_nested is_mkldnn is_mps is_xla is_sparse_csr output_nr name _version "
+    "shape dtype device layout ndim requires_grad is_leaf itemsize nbytes is_cuda is_cpu "
+    "is_sparse is_quantized is_meta is_nested "
+    "is_mkldnn is_mps is_xla is_sparse_csr output_nr name _version "
     "names grad_fn retains_grad _backward_hooks _post_accumulate_grad_hooks"
 ).split()
 _SIZES = (

@@ -231,10 +231,11 @@ class Engine:
             public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
         ) -> Any:
             follower = self._following
+            if public_api in QUIET and depth() == 1:
+                with torch._C.DisableTorchFunction():
+                    return public_api(*args, **kwargs)
             if follower is not None and not self.is_busy and depth() == 1:
                 with torch._C.DisableTorchFunction():
-                    if public_api in QUIET:
-                        return public_api(*args, **kwargs)
                     answer = follower.follow(public_api, args, kwargs)
                     if answer is not MISS:
                         if public_api in BACKWARD:

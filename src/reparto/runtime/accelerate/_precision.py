@@ -74,22 +74,19 @@ def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Pl
 
 @contextmanager
 def kept_state(tape: Tape) -> Iterator[None]:
-    """Put parameters, buffers and optimizers back as they were."""
+    """Put parameters, buffers and optimizers back as they were; random numbers go on."""
     tensors: list[Tensor] = [*tape.kept.values()]
     for ref in tape.optimizers:
         optimizer: Any = ref()
         for state in optimizer.state.values():
             tensors += [value for value in state.values() if isinstance(value, Tensor)]
     copies = [tensor.detach().clone() for tensor in tensors]
-    random: Any = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     try:
         yield
     finally:
         with torch.no_grad():
             for tensor, copy in zip(tensors, copies, strict=True):
                 tensor.detach().copy_(copy)
-        if random is not None:
-            torch.cuda.set_rng_state(random)
 
 
 def seconds(player: Player) -> float:
