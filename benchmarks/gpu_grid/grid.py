@@ -77,9 +77,9 @@ def batch_of(name):
     return 512 if name == "cnn" else 1000
 
 
-def train(name, seconds):
+def train(name, seconds, samples=None):
     torch.manual_seed(0)
-    x, y = data_of(name, samples_of(name))
+    x, y = data_of(name, samples or samples_of(name))
     loader = DataLoader(TensorDataset(x, y), batch_size=batch_of(name), shuffle=True)
     model = model_of(name).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
@@ -104,12 +104,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="all")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--samples", type=int)
     parser.add_argument("--out", default="grid.jsonl")
     args = parser.parse_args()
     chosen = names() if args.models == "all" else args.models.split(",")
     with open(args.out, "w") as file:
         for name in chosen:
-            found = train(name, args.seconds)
+            found = train(name, args.seconds, args.samples)
             file.write(json.dumps(found) + "\n")
             file.flush()
 
