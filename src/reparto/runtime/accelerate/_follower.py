@@ -271,6 +271,8 @@ class Follower:
             return "the memory of parameters has been exchanged"
         if [tensor.requires_grad for tensor in self._kept] != self._flags:
             return "parameters were frozen or thawed"
+        if why := self.player.unfit():
+            return why
         for number, groups in enumerate(self._groups):
             for group, values in groups:
                 if list(group.values()) != values and (why := self._what_was_set(number)):

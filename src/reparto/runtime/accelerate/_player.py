@@ -169,6 +169,9 @@ class Player(Protocol):
     def rewind(self) -> None:
         """Begin with the first row of the history again."""
 
+    def unfit(self) -> str:
+        """Why it would not compute what the script asks for now; empty if it does."""
+
     def launch(self) -> None:
         """Compute all of the step."""
 
@@ -208,6 +211,10 @@ class Stage:
         """Begin with the first row of the history again."""
         self._row.zero_()
 
+    def unfit(self) -> str:
+        """Why it would not compute what the script asks for now; empty if it does."""
+        return ""
+
     def _remember(self, made: list[Any]) -> None:
         """Write down what the script wants later."""
         if not self.tape.numbers:
@@ -236,7 +243,80 @@ class Stage:
         return make_calls(self._calls, self._given, len(self.tape.looks), self.device.type)
 
 
-class GraphPlayer(Stage):
+class CapturedPlayer(Stage):
+    """Plays a tape in the memory in which it was captured, without Python.
+
+    Nothing that Python does on the way happens again, such as attaching gradients to parameters:
+    that is done here.
+
+    Args:
+        tape: What is to be played.
+        device: Where.
+        on_device: A kept tensor, where the device can read it.
+    """
+
+    def __init__(
+        self, tape: Tape, device: torch.device, on_device: Callable[[Tensor], Tensor]
+    ) -> None:
+        super().__init__(tape, device, on_device)
+        leaves = [tensor for tensor in tape.kept.values() if tensor.is_leaf]
+        before = [tensor.grad for tensor in leaves]
+        try:
+            self._capture(self._body)
+        finally:
+            after = [tensor.grad for tensor in leaves]
+            for tensor, grad in zip(leaves, before, strict=True):
+                tensor.grad = grad
+        # The graph reads gradients that were there before, and writes those that it leaves.
+        self._before = before
+        self._grads = list(zip(leaves, after, strict=True))
+        self._zeroes = any(isinstance(call.func, ZeroOf) for call in tape.calls)
+        pairs = zip(before, after, strict=True)
+        if not self._zeroes and any(one is not two for one, two in pairs):
+            raise NotTapedError("gradients come into other memory in each step")
+
+    def unfit(self) -> str:
+        """Why it would not compute what the script asks for now; empty if it does."""
+        if not self._zeroes and any(g is None and p.grad is not None for p, g in self._grads):
+            return "there are gradients of other parameters than before"
+        return ""
+
+    def _body(self) -> None:
+        made = self.play()
+        with torch.no_grad():
+            for index in self.tape.lasting:  # in bf16 it has another type than the script's
+                tensor = made[index]
+                assert tensor is not None
+                look = self.tape.looks[index]
+                self.lasting[index] = made[index] = tensor.detach().to(look.dtype)
+            self._remember(made)
+
+    def launch(self) -> None:
+        """Compute all of the step; may return before it is done."""
+        for param, grad in self._grads:
+            now = param.grad
+            if now is grad:
+                continue
+            if grad is None:  # zeroed, and not computed
+                param.grad = None
+            elif now is None:
+                grad.detach().zero_()
+                param.grad = grad
+            else:
+                grad.detach().copy_(now.detach())
+                param.grad = grad
+        self._replay()
+
+    def _capture(self, body: Callable[[], None]) -> None:
+        """Capture what a function computes."""
+        raise NotImplementedError
+
+    def _replay(self) -> None:
+        """Compute it again."""
+        raise NotImplementedError
+
+
+class GraphPlayer(CapturedPlayer):
     """Plays a tape as a captured graph of CUDA.
 
     Args:
@@ -253,25 +333,14 @@ class GraphPlayer(Stage):
         on_device: Callable[[Tensor], Tensor],
         stream: Any,
     ) -> None:
+        self._graph, self._stream = torch.cuda.CUDAGraph(), stream
         super().__init__(tape, device, on_device)
-        self._graph = torch.cuda.CUDAGraph()
-        # The graph writes into gradients that were there before, and into its own.
-        self._grads = [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
-        with torch.cuda.graph(self._graph, stream=stream):
-            made = self.play()
-            with torch.no_grad():
-                for index in tape.lasting:  # in bf16 a result has another type than the script's
-                    made[index] = made[index].detach().to(tape.looks[index].dtype)
-                self._remember(made)
-        for index in tape.lasting:
-            tensor = made[index]
-            assert tensor is not None
-            self.lasting[index] = tensor
-        del made
-        self._grads += [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
 
-    def launch(self) -> None:
-        """Compute all of the step; returns before it is done."""
+    def _capture(self, body: Callable[[], None]) -> None:
+        with torch.cuda.graph(self._graph, stream=self._stream):
+            body()
+
+    def _replay(self) -> None:
         self._graph.replay()
 
 

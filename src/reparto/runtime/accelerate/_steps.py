@@ -72,6 +72,8 @@ def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
 def _suits(param: Tensor, device: str) -> bool:
     if not param.is_floating_point() or param.device.type != device:
         return False
+    if device == "cuda" and param.dtype is torch.float64:
+        return False  # the kernel wants its learning rate in float32
     return param.grad is None or param.grad.layout == torch.strided
 
 
@@ -118,9 +120,15 @@ def rate_tensors(optimizer: Any, device: torch.device) -> list[Tensor] | None:
     if type(optimizer) is torch.optim.Rprop or type(optimizer) is torch.optim.ASGD:
         return None
     return [
-        torch.full((), float(group["lr"]), dtype=torch.float32, device=device)
+        torch.full((), float(group["lr"]), dtype=_rate_type(group), device=device)
         for group in optimizer.param_groups
     ]
+
+
+def _rate_type(group: dict[str, Any]) -> torch.dtype:
+    """As precise as what it is multiplied with."""
+    is_double = any(param.dtype is torch.float64 for param in group["params"])
+    return torch.float64 if is_double else torch.float32
 
 
 def rates_of(optimizer: Any) -> list[float]:
