@@ -51,6 +51,7 @@ class MemoryPlayer(CapturedPlayer):
                 body()
         torch.set_rng_state(generator)
         self._operations = mode.operations
+        self._row.zero_()  # a capture computes nothing
 
     def _replay(self):
         with torch.no_grad():

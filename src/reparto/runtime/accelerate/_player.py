@@ -15,11 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from reparto.runtime.accelerate._calls import BACKWARD, FACTORIES, REFUSED
+from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED
+from reparto.runtime.accelerate._graph import open_graph
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
 from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
-from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording
+from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording, version_of
 
 
 class StepOf:
@@ -65,6 +66,7 @@ class Tape:
         fed: What those are like that come anew, by their number.
         lasting: Which tensors the script still holds when the step is over.
         numbers: Which of these are single numbers, which it may want later.
+        changed: Which of those that are kept the step changes in place.
         optimizers: Whose steps are on it; held weakly, since models come and go.
     """
 
@@ -75,6 +77,7 @@ class Tape:
     lasting: set[int]
     numbers: list[int] = field(default_factory=list)
     optimizers: list[weakref.ref[Any]] = field(default_factory=list)
+    changed: set[int] = field(default_factory=set)
 
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
@@ -103,32 +106,54 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
             raise NotTapedError("batches have different shapes")
         if look.requires_grad or before.requires_grad:
             raise NotTapedError("a step goes on with what an earlier step computed")
-    _refuse(second.calls, fed)
+    for recording in (first, second):
+        _refuse(recording, fed)
     _refuse_cpu(second)
+    if why := open_graph(second, lasting):
+        raise NotTapedError(why)
     extra = len(second.given)
     for call in second.calls:
         for tensor in getattr(call.func, "tensors", ()):  # of a module, of a loader's data
             if not any(tensor is one for one in kept.values()):
                 kept[extra] = tensor
                 extra += 1
+    _refuse_hooks(kept.values())
     optimizers: list[Any] = [call.func.ref() for call in second.calls if isinstance(call.func, StepOf)]
     for optimizer in optimizers:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
-    numbers = [index for index in lasting if second.looks[index].shape.numel() == 1]
+    numbers = [
+        index
+        for index in lasting - first.altered - second.altered
+        if second.looks[index].shape.numel() == 1 and not second.looks[index].dtype.is_complex
+    ]
     refs = [weakref.ref(optimizer) for optimizer in optimizers]
-    return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs)
+    changed = (first.changed | second.changed) & kept.keys()
+    return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs, changed)
 
 
-def _refuse(calls: Iterable[Call], fed: dict[int, Look]) -> None:
-    for call in calls:
+def _refuse(recording: Recording, fed: dict[int, Look]) -> None:
+    changed = recording.changed & fed.keys()
+    for call in recording.calls:
         if call.func in REFUSED:
             raise NotTapedError(f"{REFUSED[call.func]} ({call.place})")
-        first = call.args[0] if call.args else None
-        name = str(getattr(call.func, "__name__", ""))
-        changes = name.endswith("_") and not name.endswith("__") or name == "__setitem__"
-        if changes and type(first) is Given and first.index in fed:
+        if call.func in BACKWARD and call.func is not torch.autograd.grad:
+            if call.kwargs.get("create_graph"):
+                raise NotTapedError(f"computes gradients of gradients ({call.place})")
+        indices = {ref.index for ref in refs_in((call.args, call.kwargs)) if type(ref) is Given}
+        if call.func == DATA and indices & fed.keys():
+            made = {ref.index for ref in refs_in(call.result) if type(ref) is Made}
+            changed = changed | indices if made & recording.altered else changed
+        if indices & changed:
             raise NotTapedError(f"changes its batch in place ({call.place})")
+
+
+def _refuse_hooks(kept: Iterable[Tensor]) -> None:
+    for tensor in kept:
+        arriving: Any = getattr(tensor, "_post_accumulate_grad_hooks", None) or {}
+        own = [hook for hook in arriving.values() if not hasattr(hook, "_reparto")]
+        if own or (tensor.is_leaf and tensor._backward_hooks):
+            raise NotTapedError("a hook hangs on the gradient of a parameter")
 
 
 def _refuse_cpu(recording: Recording) -> None:
@@ -195,9 +220,14 @@ class Stage:
         }
         self.rates = [rate_tensors(ref(), device) for ref in tape.optimizers]
         self.lasting: dict[int, Tensor] = {}
+        self._copied: list[list[Any]] = []
         self._given: list[Any] = [None] * (1 + max([*tape.kept, *tape.fed], default=-1))
         for index, tensor in tape.kept.items():
-            self._given[index] = on_device(tensor)
+            self._given[index] = copy = on_device(tensor)
+            if copy is not tensor:
+                if index in tape.changed:
+                    raise NotTapedError("adds up in a tensor of the CPU")
+                self._copied.append([tensor, copy, version_of(tensor)])
         for index, slot in self.slots.items():
             self._given[index] = slot
         self._calls = [self._on_device(call) for call in tape.calls]
@@ -214,6 +244,14 @@ class Stage:
     def unfit(self) -> str:
         """Why it would not compute what the script asks for now; empty if it does."""
         return ""
+
+    def refresh(self) -> None:
+        """Copy tensors of the CPU again that the script has changed since."""
+        for one in self._copied:
+            tensor, copy, version = one
+            if version_of(tensor) != version:
+                copy.copy_(tensor)
+                one[2] = version_of(tensor)
 
     def _remember(self, made: list[Any]) -> None:
         """Write down what the script wants later."""
@@ -293,6 +331,7 @@ class CapturedPlayer(Stage):
 
     def launch(self) -> None:
         """Compute all of the step; may return before it is done."""
+        self.refresh()
         for param, grad in self._grads:
             now = param.grad
             if now is grad:
@@ -422,6 +461,7 @@ def _renumbered(
     from reparto.runtime.accelerate._tape import Rebuilt
 
     fresh = Recording(trouble=recording.trouble)
+    changed = recording.changed_since(begin)
     made: dict[int, Made] = {}
     given: dict[int, Given] = {}
 
@@ -448,4 +488,6 @@ def _renumbered(
     for call in recording.calls[begin:]:
         parts = (again(call.args), again(call.kwargs))
         fresh.calls.append(Call(call.func, *parts, call.modes, again(call.result), call.place))
+    fresh.changed = {given[index].index for index in changed if index in given}
+    fresh.altered = {made[index].index for index in recording.altered if index in made}
     return fresh, {made[index].index for index in lasting if index in made}

@@ -7,6 +7,8 @@ device, so that schedulers may change it) is put into its groups for the time of
 from __future__ import annotations
 
 import contextlib
+import itertools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +41,8 @@ def is_capturable(optimizer: torch.optim.Optimizer) -> str:
     for group in optimizer.param_groups:
         if group.get("differentiable"):
             return f"{kind.__name__} is differentiable"
+        if isinstance(group.get("lr"), Tensor):
+            return "the learning rate is a tensor"
         if any(param.is_sparse for param in group["params"]):
             return "parameters are sparse"
     return ""
@@ -52,6 +56,39 @@ def settings_of(optimizer: Any) -> tuple[Any, ...]:
         for name, value in group.items()
         if name not in ("params", "lr")
     )
+
+
+class Insides:
+    """What an optimizer holds, and whether it is still that.
+
+    Args:
+        optimizer: The optimizer, which has stepped before.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._groups, self._state = optimizer.param_groups, optimizer.state
+        self._each = list(self._groups)
+        self._counts = [len(group["params"]) for group in self._groups]
+        self._values = list(self._flat())
+
+    def _flat(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(dict.values, self._state.values()))
+
+    def are_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the optimizer holds the same groups, parameters and state."""
+        groups = optimizer.param_groups
+        return (
+            groups is self._groups
+            and optimizer.state is self._state
+            and len(groups) == len(self._each)
+            and all(map(operator.is_, groups, self._each))
+            and [len(group["params"]) for group in groups] == self._counts
+            and self._has_same_state()
+        )
+
+    def _has_same_state(self) -> bool:
+        now = list(self._flat())
+        return len(now) == len(self._values) and all(map(operator.is_, now, self._values))
 
 
 def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
