@@ -192,6 +192,7 @@ class Gradients:
             if owner.eager or strategy.hears_all:
                 strategy.on_gradient(owner, self._owner_of[key][1])
 
+        arrived._reparto = True  # type: ignore[attr-defined]
         self._arrived[key] = arrived
         register_arrival_hook(tensor, arrived)
 

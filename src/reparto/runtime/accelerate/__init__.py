@@ -20,7 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from reparto.runtime._capture import capture_on
 from reparto.runtime._tensors import Cell
-from reparto.runtime.accelerate import _precision, _proof, _resident, _saving
+from reparto.runtime.accelerate import _precision, _proof, _resident, _saving, _unseen
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
@@ -98,6 +98,8 @@ class Accelerator:
             for kind in (torch.optim.Optimizer, torch.nn.Module):
                 self._replace(kind, "zero_grad", self._zeroing)
             self._watch_modules(self.engine)
+            for owner, name, made in _unseen.replacements(self.engine):
+                self._replace(owner, name, made)
             for module in (torch.nn.functional, torch._tensor):
                 self._replace(module, "handle_torch_function", self.engine.handled)
             if self.world.options.record:
@@ -133,6 +135,7 @@ class Accelerator:
     def _watch_modules(self, engine: Engine) -> None:
         original: Any = torch.nn.Module.__call__
         engine.pure = PureCalls(original, draws=not self.home.draws_on_cpu)
+        engine.pure.changes.on_change = engine.changing
         for owner, name, counting in listen(engine.pure.changes):
             self._replace(owner, name, _instead(counting))
 

@@ -12,24 +12,28 @@ from torch import Tensor
 _BASE = torch._C.TensorBase
 
 _LOOKS = (
-    "shape dtype device layout ndim requires_grad is_leaf itemsize nbytes is_cuda is_cpu "
-    "is_sparse is_quantized is_meta is_nested "
-    "is_mkldnn is_mps is_xla is_sparse_csr output_nr name _version "
-    "names grad_fn retains_grad _backward_hooks _post_accumulate_grad_hooks"
+    "shape dtype device layout ndim requires_grad itemsize nbytes is_cuda is_cpu is_sparse "
+    "is_quantized is_meta is_nested is_mkldnn is_mps is_xla is_sparse_csr name names"
 ).split()
 _SIZES = (
     "size dim ndimension numel nelement stride storage_offset is_contiguous is_floating_point "
-    "is_complex is_signed is_inference is_conj is_neg element_size data_ptr get_device is_pinned "
-    "is_shared untyped_storage is_coalesced is_same_size has_names __len__ __hash__"
+    "is_complex is_signed is_inference is_conj is_neg element_size get_device is_pinned "
+    "is_shared is_coalesced is_same_size has_names __len__ __hash__"
 ).split()
 
 
+_OWN = (
+    "is_leaf output_nr _version grad_fn retains_grad _backward_hooks _post_accumulate_grad_hooks"
+)
+
+
+def _getters(names: list[str]) -> set[Any]:
+    found = (getattr(Tensor, name, None) for name in names)
+    return {attribute.__get__ for attribute in found if hasattr(attribute, "__get__")}
+
+
 def _quiet() -> set[Any]:
-    found: set[Any] = set()
-    for name in _LOOKS:
-        attribute = getattr(Tensor, name, None)
-        if attribute is not None and hasattr(attribute, "__get__"):
-            found.add(attribute.__get__)
+    found = _getters(_LOOKS)
     for owner in (Tensor, _BASE):
         found |= {getattr(owner, name) for name in _SIZES if hasattr(owner, name)}
     for name in ("is_floating_point", "is_complex", "is_tensor", "numel", "is_same_size"):
@@ -44,6 +48,9 @@ def _quiet() -> set[Any]:
 
 #: Calls that compute nothing, or whose effect shows in `modes_now`.
 QUIET = frozenset(_quiet())
+
+#: Looks that only the tensor itself can answer, not one that stands for it.
+OWN_LOOKS = frozenset([*_getters(_OWN.split()), Tensor.data_ptr, Tensor.untyped_storage])
 
 #: Ways to cut a batch out of data: the numbers in them change from step to step.
 CUTS = frozenset(
@@ -63,6 +70,11 @@ CUTS = frozenset(
         torch.detach,
     ]
 )
+
+#: Hangs on a tensor what no tape would call.
+HOOKS = frozenset([Tensor.register_hook, Tensor.register_post_accumulate_grad_hook])
+#: The memory of a tensor, for others to change.
+DATA = vars(_BASE)["data"].__get__
 
 #: Calls that no tape can hold, and why.
 REFUSED = {

@@ -14,6 +14,7 @@ optimizer.step
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,16 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from reparto.runtime.accelerate import _drawn
-from reparto.runtime.accelerate._calls import BACKWARD, CUTS, QUIET, READS, here, is_loading
+from reparto.runtime.accelerate._calls import (
+    BACKWARD,
+    CUTS,
+    HOOKS,
+    OWN_LOOKS,
+    QUIET,
+    READS,
+    here,
+    is_loading,
+)
 from reparto.runtime.accelerate._follower import MISS, Follower, own_memory
 from reparto.runtime.accelerate._found import mapped, tensors_in
 from reparto.runtime.accelerate._home import Home
@@ -37,10 +47,10 @@ from reparto.runtime.accelerate._player import (
     taped,
     trimmed,
 )
-from reparto.runtime.accelerate._pure import PureCalls
+from reparto.runtime.accelerate._pure import PureCalls, has_layer
 from reparto.runtime.accelerate._run import modes_now
 from reparto.runtime.accelerate._steps import fast
-from reparto.runtime.accelerate._tape import Recording
+from reparto.runtime.accelerate._tape import Recording, is_plain
 
 #: So many steps are written down in vain before the engine leaves it at that.
 IN_VAIN = 24
@@ -48,6 +58,9 @@ IN_VAIN = 24
 MOST_TAPES = 6
 #: After so many misses in a row a tape is left alone for some steps, which are written down.
 MISSES = 2
+
+#: References to a stand-in that nobody else holds: of the pair, and of the call that counts them.
+HELD_HERE = 2
 
 MakePlayer = Callable[[Tape], Player]
 
@@ -80,6 +93,7 @@ class Engine:
         self._in_vain = self._rest = 0
         self.num_played = self.num_steps = 0
         self.is_busy = False
+        self._thread = threading.get_ident()
         self.pure: PureCalls | None = None
         #: Told of each number that the script reads; None for nobody.
         self.on_read: Callable[[Any], None] | None = None
@@ -90,6 +104,11 @@ class Engine:
         self.roots: list[Tensor] = []  # since the last step; kept where somebody is told of them
         self.reason = ""
         self.mode = _Mode(self)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the thread that asks is the one whose steps these are."""
+        return threading.get_ident() == self._thread
 
     # Calls of the script; torch functions are disabled in all of these.
 
@@ -124,6 +143,8 @@ class Engine:
         if follower is not None:
             if func in CUTS and not self._is_put_off(args):
                 return func(*self._real(args), **kwargs)
+            if func in OWN_LOOKS and id(args[0]) not in follower.ids:
+                return func(*self._real(args), **kwargs)
             answer = follower.follow(func, args, kwargs)
             if answer is not MISS:
                 return answer
@@ -147,15 +168,18 @@ class Engine:
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._stand_for or self._shown:
             args, kwargs = self._real(args), self._real(kwargs)
+        if func in HOOKS:
+            self._hooked(args[0])
         recording = self._recording
         if recording is None or recording.trouble:
             return self._run(func, args, kwargs)
         if func in CUTS and not recording.has_made(args):
             return self._run(func, args, kwargs)
+        num_given = len(recording.given)
         call = recording.add(func, args, kwargs, modes_now(self._kind), here())
         result = self._run(func, args, kwargs)
         if result is not None and not tensors_in(result):
-            recording.calls.pop()
+            recording.forget(num_given)
             if recording.has_made((args, kwargs)):
                 name = str(getattr(func, "__name__", func)).strip("_")
                 recording.trouble = (
@@ -164,6 +188,14 @@ class Engine:
             return result
         recording.returned(call, result)
         return result
+
+    def _hooked(self, tensor: Tensor) -> None:
+        """A hook is hung on a tensor: tapes on which it is know nothing of it."""
+        self.followers = [
+            one
+            for one in self.followers
+            if all(tensor is not kept for kept in one.tape.kept.values())
+        ]
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         was, self.is_busy = self.is_busy, True
@@ -202,10 +234,47 @@ class Engine:
         if follower.misses >= MISSES:
             follower.misses, self._rest = 0, 4
 
+    # What does not pass through torch functions.
+
+    def plainly(self, what: str, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+        """Something comes that no tape can hold: what it is to be given."""
+        with torch._C.DisableTorchFunction():
+            if self._following is not None:
+                self._give_up()
+            if self._recording is not None:
+                trouble = self._recording.trouble
+                self._recording.trouble = trouble or f"calls {what} ({here()})"
+            return self._real(args), self._real(kwargs)
+
+    def hand_over(self, value: Any) -> None:
+        """Another thread may read all that there is now, and this value."""
+        with torch._C.DisableTorchFunction():
+            self._real(value)
+            if self._following is not None:
+                self._give_up()
+            if self._kind == "cuda":
+                torch.cuda.current_stream(self.home.device).synchronize()
+
+    def changing(self, module: Any) -> None:
+        """A layer is about to change: calls of it that were put off are made before."""
+        if self.is_busy or not self.is_here:
+            return
+        with torch._C.DisableTorchFunction():
+            follower, recording = self._following, self._recording
+            if follower is not None and has_layer(follower.put_off, module):
+                self._give_up()
+            elif recording is not None and has_layer(recording.calls, module):
+                name = type(module).__name__
+                trouble = f"changes a layer within the step: {name} ({here()})"
+                recording.trouble = recording.trouble or trouble
+
     # Events.
 
     def zero_grad(self, owner: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         """Zero gradients, or put it off."""
+        if not self.is_here:
+            original(owner, *args, **kwargs)
+            return
         with torch._C.DisableTorchFunction():
             call = self._zero_calls.get(owner)
             if call is None:
@@ -214,11 +283,11 @@ class Engine:
 
     def module(self, module: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """Call a module: torch's own layers are one call, all others what they do inside."""
-        if self.is_busy or torch.compiler.is_compiling():
+        if self.is_busy or torch.compiler.is_compiling() or not self.is_here:
             return original(module, *args, **kwargs)
         assert self.pure is not None
         call = self.pure.of(module)
-        if call is None:
+        if call is None or not _are_plain(args, kwargs):
             return original(module, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             return self.call(call, args, kwargs)
@@ -247,6 +316,8 @@ class Engine:
 
     def rows(self, cut: Any, index: Tensor) -> Any:
         """Cut a batch out of data; called with torch functions disabled."""
+        if not self.is_here:
+            return cut(index)
         return self.call(cut, (index,), {})
 
     def step(self, optimizer: Any, original: Callable[[], Any], *, is_plain: bool) -> Any:
@@ -257,6 +328,9 @@ class Engine:
             original: Its step, with the script's own arguments.
             is_plain: Whether it is called without a closure.
         """
+        if not self.is_here:
+            with fast(optimizer, self._kind):
+                return original()
         with torch._C.DisableTorchFunction():
             self.num_steps += 1
             if is_plain and self._follow_to_end(optimizer):
@@ -279,8 +353,10 @@ class Engine:
             return False
         self._following = None
         self.is_busy = True
-        self._shown[follower] = follower.launch()
-        self.is_busy = False
+        try:
+            self._shown[follower] = follower.launch()
+        finally:
+            self.is_busy = False
         self.num_played += 1
         self._settle()
         self._recording = None
@@ -321,7 +397,7 @@ class Engine:
         """A step is over: stand-ins that nobody holds any more are forgotten."""
         if self._stand_for:
             found = self._stand_for.items()
-            gone = [key for key, pair in found if sys.getrefcount(pair[0]) <= 3]
+            gone = [key for key, pair in found if sys.getrefcount(pair[0]) <= HELD_HERE]
             for key in gone:
                 del self._stand_for[key]
 
@@ -367,6 +443,8 @@ class Engine:
 
     def later(self, tensor: Tensor) -> Any:
         """A number that nothing in the loop depends on."""
+        if not self.is_here or tensor.is_complex() or tensor.numel() != 1:
+            return tensor.item()
         with torch._C.DisableTorchFunction():
             if self._following is not None:
                 later = self._following.later(tensor)
@@ -412,6 +490,15 @@ class Engine:
         with torch._C.DisableTorchFunction():
             if self._following is not None:
                 self._give_up()
+
+
+def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is given torch's own tensors, and nobody else listens to torch functions."""
+    if torch._C._len_torch_function_stack() != 1:
+        return False
+    return all(type(one) is Tensor for one in args) or all(
+        map(is_plain, tensors_in((args, kwargs)))
+    )
 
 
 class _Mode(TorchFunctionMode):

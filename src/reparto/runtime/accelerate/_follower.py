@@ -20,8 +20,8 @@ from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import History, Later, Ring
 from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._run import make_calls
-from reparto.runtime.accelerate._steps import rates_of, settings_of
-from reparto.runtime.accelerate._tape import Call, Given, Made, Rebuilt, same_value
+from reparto.runtime.accelerate._steps import Insides, rates_of, settings_of
+from reparto.runtime.accelerate._tape import Call, Given, Made, Rebuilt, is_plain, same_value
 
 #: A call that is not the one on the tape.
 MISS: Any = object()
@@ -164,6 +164,7 @@ class Follower:
         self._flags = [tensor.requires_grad for tensor in self._kept]
         self._settings = [settings_of(ref()) for ref in self.tape.optimizers]
         self._groups = [_values(ref()) for ref in self.tape.optimizers]
+        self._insides = [Insides(_of(ref)) for ref in self.tape.optimizers]
         self._holders: list[int] = []
         self._holders = list(map(sys.getrefcount, self._dropped))
         self.misses = 0
@@ -182,6 +183,11 @@ class Follower:
     def is_at_end(self) -> bool:
         """Whether all calls but the last, the optimizer's step, have been made."""
         return self.position == self._end - 1
+
+    @property
+    def put_off(self) -> list[Call]:
+        """The calls that were answered and not made."""
+        return self.tape.calls[: self.position]
 
     def is_first(self, func: Any) -> bool:
         """Whether a step that begins so may be this one."""
@@ -224,6 +230,8 @@ class Follower:
             return False
         slot = self.player.slots[index]
         if arg.shape != slot.shape or arg.dtype is not slot.dtype or arg.requires_grad:
+            return False
+        if not is_plain(arg):
             return False
         slot.copy_(self._home.source(arg), non_blocking=True)
         self.fed[index] = arg
@@ -272,6 +280,11 @@ class Follower:
             return "the memory of parameters has been exchanged"
         if [tensor.requires_grad for tensor in self._kept] != self._flags:
             return "parameters were frozen or thawed"
+        if why := self.player.unfit():
+            return why
+        for ref, insides in zip(self.tape.optimizers, self._insides, strict=True):
+            if not insides.are_of(_of(ref)):
+                return "the optimizer has other groups or another state"
         for number, groups in enumerate(self._groups):
             for group, values in groups:
                 if list(group.values()) != values and (why := self._what_was_set(number)):
@@ -294,7 +307,8 @@ class Follower:
         """A number of the step that was launched last; None if it is another one's."""
         for index, column in self._numbers.items():
             place = self._lasting.index(index)
-            if place < len(self._shown) and self._shown[place]() is tensor:
+            is_shown = place < len(self._shown) and self._shown[place]() is tensor
+            if is_shown and tensor.data_ptr() == self.player.lasting[index].data_ptr():
                 later = Later()
                 self._history.wants_last(column, later)
                 return later
@@ -333,6 +347,8 @@ class Follower:
         for index, result in enumerate(made):
             if result is not None:
                 pairs.append((self.current[index], result))
+                # For whoever reads it in another way than by a call of torch's.
+                self.current[index].data = result.detach()
         for index, later in self._laters:
             self._ring.put(made[index], later)  # type: ignore[arg-type]
         # Stand-ins that the script may hold on to are not used again.
@@ -359,6 +375,12 @@ class Follower:
         self.position = 0
         self.fed.clear()
         self._laters = []
+
+
+def _of(ref: weakref.ref[Any]) -> Any:
+    optimizer = ref()
+    assert optimizer is not None
+    return optimizer
 
 
 def _values(optimizer: Any) -> list[tuple[dict[str, Any], list[Any]]]:

@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from reparto.runtime.accelerate._calls import BACKWARD, FACTORIES, REFUSED
+from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED
+from reparto.runtime.accelerate._graph import open_graph
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
 from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
-from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording
+from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording, version_of
 
 
 class StepOf:
@@ -66,6 +67,7 @@ class Tape:
         fed: What those are like that come anew, by their number.
         lasting: Which tensors the script still holds when the step is over.
         numbers: Which of these are single numbers, which it may want later.
+        changed: Which of those that are kept the step changes in place.
         optimizers: Whose steps are on it; held weakly, since models come and go.
     """
 
@@ -76,6 +78,7 @@ class Tape:
     lasting: set[int]
     numbers: list[int] = field(default_factory=list)
     optimizers: list[weakref.ref[Any]] = field(default_factory=list)
+    changed: set[int] = field(default_factory=set)
 
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
@@ -104,34 +107,56 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
             raise NotTapedError("batches have different shapes")
         if look.requires_grad or before.requires_grad:
             raise NotTapedError("a step goes on with what an earlier step computed")
-    _refuse(second.calls, fed)
+    for recording in (first, second):
+        _refuse(recording, fed)
     _refuse_cpu(second)
+    if why := open_graph(second, lasting):
+        raise NotTapedError(why)
     extra = len(second.given)
     for call in second.calls:
         for tensor in getattr(call.func, "tensors", ()):  # of a module, of a loader's data
             if not any(tensor is one for one in kept.values()):
                 kept[extra] = tensor
                 extra += 1
+    _refuse_hooks(kept.values())
     optimizers: list[Any] = [
         call.func.ref() for call in second.calls if isinstance(call.func, StepOf)
     ]
     for optimizer in optimizers:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
-    numbers = [index for index in lasting if second.looks[index].shape.numel() == 1]
+    numbers = [
+        index
+        for index in lasting - first.altered - second.altered
+        if second.looks[index].shape.numel() == 1 and not second.looks[index].dtype.is_complex
+    ]
     refs = [weakref.ref(optimizer) for optimizer in optimizers]
-    return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs)
+    changed = (first.changed | second.changed) & kept.keys()
+    return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs, changed)
 
 
-def _refuse(calls: Iterable[Call], fed: dict[int, Look]) -> None:
-    for call in calls:
+def _refuse(recording: Recording, fed: dict[int, Look]) -> None:
+    changed = recording.changed & fed.keys()
+    for call in recording.calls:
         if call.func in REFUSED:
             raise NotTapedError(f"{REFUSED[call.func]} ({call.place})")
-        first = call.args[0] if call.args else None
-        name = str(getattr(call.func, "__name__", ""))
-        changes = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
-        if changes and type(first) is Given and first.index in fed:
+        if call.func in BACKWARD and call.func is not torch.autograd.grad:
+            if call.kwargs.get("create_graph"):
+                raise NotTapedError(f"computes gradients of gradients ({call.place})")
+        indices = {ref.index for ref in refs_in((call.args, call.kwargs)) if type(ref) is Given}
+        if call.func == DATA and indices & fed.keys():
+            made = {ref.index for ref in refs_in(call.result) if type(ref) is Made}
+            changed = changed | indices if made & recording.altered else changed
+        if indices & changed:
             raise NotTapedError(f"changes its batch in place ({call.place})")
+
+
+def _refuse_hooks(kept: Iterable[Tensor]) -> None:
+    for tensor in kept:
+        arriving: Any = getattr(tensor, "_post_accumulate_grad_hooks", None) or {}
+        own = [hook for hook in arriving.values() if not hasattr(hook, "_reparto")]
+        if own or (tensor.is_leaf and tensor._backward_hooks):
+            raise NotTapedError("a hook hangs on the gradient of a parameter")
 
 
 def _refuse_cpu(recording: Recording) -> None:
@@ -172,6 +197,9 @@ class Player(Protocol):
     def rewind(self) -> None:
         """Begin with the first row of the history again."""
 
+    def unfit(self) -> str:
+        """Why it would not compute what the script asks for now; empty if it does."""
+
     def launch(self) -> None:
         """Compute all of the step."""
 
@@ -193,9 +221,14 @@ class Stage:
         }
         self.rates = [rate_tensors(ref(), device) for ref in tape.optimizers]
         self.lasting: dict[int, Tensor] = {}
+        self._copied: list[list[Any]] = []
         self._given: list[Any] = [None] * (1 + max([*tape.kept, *tape.fed], default=-1))
         for index, tensor in tape.kept.items():
-            self._given[index] = home.on_device(tensor)
+            self._given[index] = copy = home.on_device(tensor)
+            if copy is not tensor:
+                if index in tape.changed:
+                    raise NotTapedError("adds up in a tensor of the CPU")
+                self._copied.append([tensor, copy, version_of(tensor)])
         for index, slot in self.slots.items():
             self._given[index] = slot
         self._calls = [self._on_device(call) for call in tape.calls]
@@ -208,6 +241,18 @@ class Stage:
     def rewind(self) -> None:
         """Begin with the first row of the history again."""
         self._row.zero_()
+
+    def unfit(self) -> str:
+        """Why it would not compute what the script asks for now; empty if it does."""
+        return ""
+
+    def refresh(self) -> None:
+        """Copy tensors of the CPU again that the script has changed since."""
+        for one in self._copied:
+            tensor, copy, version = one
+            if version_of(tensor) != version:
+                copy.copy_(tensor)
+                one[2] = version_of(tensor)
 
     def _remember(self, made: list[Any]) -> None:
         """Write down what the script wants later."""
@@ -238,7 +283,79 @@ class Stage:
         return make_calls(self._calls, self._given, num_made, kind, self._home.run)
 
 
-class GraphPlayer(Stage):
+class CapturedPlayer(Stage):
+    """Plays a tape in the memory in which it was captured, without Python.
+
+    Nothing that Python does on the way happens again, such as attaching gradients to parameters:
+    that is done here.
+
+    Args:
+        tape: What is to be played.
+        device: Where.
+        home: Knows where tensors belong.
+    """
+
+    def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
+        super().__init__(tape, device, home)
+        leaves = [tensor for tensor in tape.kept.values() if tensor.is_leaf]
+        before = [tensor.grad for tensor in leaves]
+        try:
+            self._capture(self._body)
+        finally:
+            after = [tensor.grad for tensor in leaves]
+            for tensor, grad in zip(leaves, before, strict=True):
+                tensor.grad = grad
+        # The graph reads gradients that were there before, and writes those that it leaves.
+        self._before = before
+        self._grads = list(zip(leaves, after, strict=True))
+        self._zeroes = any(isinstance(call.func, ZeroOf) for call in tape.calls)
+        pairs = zip(before, after, strict=True)
+        if not self._zeroes and any(one is not two for one, two in pairs):
+            raise NotTapedError("gradients come into other memory in each step")
+
+    def unfit(self) -> str:
+        """Why it would not compute what the script asks for now; empty if it does."""
+        if not self._zeroes and any(g is None and p.grad is not None for p, g in self._grads):
+            return "there are gradients of other parameters than before"
+        return ""
+
+    def _body(self) -> None:
+        made = self.play()
+        with torch.no_grad():
+            for index in self.tape.lasting:  # in bf16 it has another type than the script's
+                tensor = made[index]
+                assert tensor is not None
+                look = self.tape.looks[index]
+                self.lasting[index] = made[index] = tensor.detach().to(look.dtype)
+            self._remember(made)
+
+    def launch(self) -> None:
+        """Compute all of the step; may return before it is done."""
+        self.refresh()
+        for param, grad in self._grads:
+            now = param.grad
+            if now is grad:
+                continue
+            if grad is None:  # zeroed, and not computed
+                param.grad = None
+            elif now is None:
+                grad.detach().zero_()
+                param.grad = grad
+            else:
+                grad.detach().copy_(now.detach())
+                param.grad = grad
+        self._replay()
+
+    def _capture(self, body: Callable[[], None]) -> None:
+        """Capture what a function computes."""
+        raise NotImplementedError
+
+    def _replay(self) -> None:
+        """Compute it again."""
+        raise NotImplementedError
+
+
+class GraphPlayer(CapturedPlayer):
     """Plays a tape as a captured graph of CUDA.
 
     Args:
@@ -255,25 +372,14 @@ class GraphPlayer(Stage):
         home: Home,
         stream: Any,
     ) -> None:
+        self._graph, self._stream = torch.cuda.CUDAGraph(), stream
         super().__init__(tape, device, home)
-        self._graph = torch.cuda.CUDAGraph()
-        # The graph writes into gradients that were there before, and into its own.
-        self._grads = [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
-        with torch.cuda.graph(self._graph, stream=stream):
-            made = self.play()
-            with torch.no_grad():
-                for index in tape.lasting:  # in bf16 a result has another type than the script's
-                    made[index] = made[index].detach().to(tape.looks[index].dtype)
-                self._remember(made)
-        for index in tape.lasting:
-            tensor = made[index]
-            assert tensor is not None
-            self.lasting[index] = tensor
-        del made
-        self._grads += [tensor.grad for tensor in tape.kept.values() if tensor.is_leaf]
 
-    def launch(self) -> None:
-        """Compute all of the step; returns before it is done."""
+    def _capture(self, body: Callable[[], None]) -> None:
+        with torch.cuda.graph(self._graph, stream=self._stream):
+            body()
+
+    def _replay(self) -> None:
         self._graph.replay()
 
 
@@ -351,6 +457,7 @@ def _renumbered(recording: Recording, begin: int, lasting: set[int]) -> tuple[Re
     from reparto.runtime.accelerate._tape import Rebuilt
 
     fresh = Recording(trouble=recording.trouble)
+    changed = recording.changed_since(begin)
     made: dict[int, Made] = {}
     given: dict[int, Given] = {}
 
@@ -377,4 +484,6 @@ def _renumbered(recording: Recording, begin: int, lasting: set[int]) -> tuple[Re
     for call in recording.calls[begin:]:
         parts = (again(call.args), again(call.kwargs))
         fresh.calls.append(Call(call.func, *parts, call.modes, again(call.result), call.place))
+    fresh.changed = {given[index].index for index in changed if index in given}
+    fresh.altered = {made[index].index for index in recording.altered if index in made}
     return fresh, {made[index].index for index in lasting if index in made}

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from reparto.runtime.accelerate._calls import BACKWARD
 from reparto.runtime.accelerate._player import Player, StepOf, Tape, ZeroOf
+from reparto.runtime.accelerate._resident import Rows
 
 #: bf16 is taken if it is faster by so much.
 WORTH = 1.05
@@ -75,7 +76,8 @@ def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Pl
 @contextmanager
 def kept_state(tape: Tape) -> Iterator[None]:
     """Put parameters, buffers and optimizers back as they were; random numbers go on."""
-    tensors: list[Tensor] = [*tape.kept.values()]
+    data = {id(t) for call in tape.calls if isinstance(call.func, Rows) for t in call.func.tensors}
+    tensors: list[Tensor] = [one for one in tape.kept.values() if id(one) not in data]
     for ref in tape.optimizers:
         optimizer: Any = ref()
         for state in optimizer.state.values():

@@ -9,6 +9,7 @@ again whenever any module has been changed since.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,14 +28,24 @@ _GLOBAL_HOOKS = (
     "_global_backward_hooks",
     "_global_backward_pre_hooks",
 )
+_TORCHS = "torch.nn.modules."
+_OWN = (nn.Parameter, type(None))
 _PLAIN = (int, float, str, bool, type(None), tuple)
 
 
 class Changes:
-    """Counts changes to modules; nobody looks at one again as long as the count stays."""
+    """Counts changes to layers; nobody looks at one again as long as the count stays."""
 
     def __init__(self) -> None:
         self.count = 0
+        #: Told of a layer before it changes.
+        self.on_change: Callable[[Any], None] = lambda module: None
+
+    def of(self, module: nn.Module) -> None:
+        """A layer is about to change; modules of the user's are never taken as one call."""
+        if type(module).__module__.startswith(_TORCHS):
+            self.count += 1
+            self.on_change(module)
 
 
 class PureCall:
@@ -49,9 +60,17 @@ class PureCall:
         self._ref, self._original = weakref.ref(module), original
         self.__name__ = type(module).__name__
         self.tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
+        #: Of all layers that it calls.
+        self.ids = {id(one) for one in module.modules()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._original(self._ref(), *args, **kwargs)
+
+
+def has_layer(calls: Iterable[Any], module: Any) -> bool:
+    """Whether one of some calls of a tape calls a layer."""
+    key = id(module)
+    return any(isinstance(call.func, PureCall) and key in call.func.ids for call in calls)
 
 
 def is_pure(module: nn.Module) -> bool:
@@ -60,9 +79,13 @@ def is_pure(module: nn.Module) -> bool:
         return False
     for one in module.modules():
         kind = type(one)
-        if not kind.__module__.startswith("torch.nn.modules.") or "forward" in vars(one):
+        if not kind.__module__.startswith(_TORCHS) or "forward" in vars(one):
             return False
         if isinstance(one, LazyModuleMixin) or any(getattr(one, name) for name in _HOOKS):
+            return False
+        if any(isinstance(value, Tensor) for value in vars(one).values()):
+            return False  # in the place of a parameter, perhaps
+        if any(type(own) not in _OWN for own in one._parameters.values()):
             return False
     return not any(tensor.is_sparse for tensor in module.parameters())
 
@@ -88,18 +111,29 @@ def listen(changes: Changes) -> list[tuple[Any, str, Any]]:
     """What to replace in ``nn.Module`` so that changes are counted: owner, name, replacement."""
 
     def counting(original: Any) -> Any:
-        def changed(*args: Any, **kwargs: Any) -> Any:
-            changes.count += 1
-            return original(*args, **kwargs)
+        def changed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            changes.of(self)
+            return original(self, *args, **kwargs)
 
         return changed
 
+    def setting(original: Any) -> Any:
+        def __setattr__(self: Any, name: str, value: Any) -> None:
+            if vars(self).get(name, changes) is not value:
+                changes.of(self)
+            original(self, name, value)
+
+        return __setattr__
+
     names = (
-        "__setattr__ __delattr__ register_forward_hook register_forward_pre_hook "
+        "__delattr__ register_forward_hook register_forward_pre_hook "
         "register_full_backward_hook register_full_backward_pre_hook register_parameter "
         "register_module add_module register_buffer _apply"
     ).split()
-    return [(nn.Module, name, counting(vars(nn.Module)[name])) for name in names]
+    found = [(nn.Module, name, counting(vars(nn.Module)[name])) for name in names]
+    found.append((nn.Module, "__setattr__", setting(vars(nn.Module)["__setattr__"])))
+    found.append((nn.Sequential, "insert", counting(vars(nn.Sequential)["insert"])))
+    return found
 
 
 class PureCalls:
@@ -112,6 +146,8 @@ class PureCalls:
 
     def __init__(self, original: Any, *, draws: bool = True) -> None:
         self.changes = Changes()
+        #: How many calls are under way in which layers have other tensors than their own.
+        self.num_exchanges = 0
         self._original, self._draws = original, draws
         #: By module: when it was looked at, its call then, and its calls in all states.
         self._known: weakref.WeakKeyDictionary[
@@ -120,6 +156,8 @@ class PureCalls:
 
     def of(self, module: nn.Module) -> PureCall | None:
         """The call of a module; None if it is to be called as it is."""
+        if self.num_exchanges:
+            return None
         known = self._known.get(module)
         if known is not None and known[0] == self.changes.count:
             return known[1]

@@ -72,6 +72,9 @@ class Resident:
     def __iter__(self) -> Resident:
         return self
 
+    def __len__(self) -> int:
+        return len(self._loader)
+
     def __next__(self) -> list[Tensor]:
         with torch._C.DisableTorchFunction():
             if self._batches is None:
@@ -126,6 +129,8 @@ def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None]
         rows = inner if rows is None else inner[rows]
         dataset = dataset.dataset
     if type(dataset) is not TensorDataset or not dataset.tensors:
+        return None
+    if any(type(tensor) is not Tensor for tensor in dataset.tensors):
         return None
     if any(tensor.requires_grad or tensor.layout != torch.strided for tensor in dataset.tensors):
         return None

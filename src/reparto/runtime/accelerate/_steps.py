@@ -7,6 +7,8 @@ device, so that schedulers may change it) is put into its groups for the time of
 from __future__ import annotations
 
 import contextlib
+import itertools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +41,8 @@ def is_capturable(optimizer: torch.optim.Optimizer) -> str:
     for group in optimizer.param_groups:
         if group.get("differentiable"):
             return f"{kind.__name__} is differentiable"
+        if isinstance(group.get("lr"), Tensor):
+            return "the learning rate is a tensor"
         if any(param.is_sparse for param in group["params"]):
             return "parameters are sparse"
     return ""
@@ -52,6 +56,39 @@ def settings_of(optimizer: Any) -> tuple[Any, ...]:
         for name, value in group.items()
         if name not in ("params", "lr")
     )
+
+
+class Insides:
+    """What an optimizer holds, and whether it is still that.
+
+    Args:
+        optimizer: The optimizer, which has stepped before.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._groups, self._state = optimizer.param_groups, optimizer.state
+        self._each = list(self._groups)
+        self._counts = [len(group["params"]) for group in self._groups]
+        self._values = list(self._flat())
+
+    def _flat(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(dict.values, self._state.values()))
+
+    def are_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the optimizer holds the same groups, parameters and state."""
+        groups = optimizer.param_groups
+        return (
+            groups is self._groups
+            and optimizer.state is self._state
+            and len(groups) == len(self._each)
+            and all(map(operator.is_, groups, self._each))
+            and [len(group["params"]) for group in groups] == self._counts
+            and self._has_same_state()
+        )
+
+    def _has_same_state(self) -> bool:
+        now = list(self._flat())
+        return len(now) == len(self._values) and all(map(operator.is_, now, self._values))
 
 
 def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
@@ -72,6 +109,8 @@ def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
 def _suits(param: Tensor, device: str) -> bool:
     if not param.is_floating_point() or param.device.type != device:
         return False
+    if device == "cuda" and param.dtype is torch.float64:
+        return False  # the kernel wants its learning rate in float32
     return param.grad is None or param.grad.layout == torch.strided
 
 
@@ -118,9 +157,15 @@ def rate_tensors(optimizer: Any, device: torch.device) -> list[Tensor] | None:
     if type(optimizer) is torch.optim.Rprop or type(optimizer) is torch.optim.ASGD:
         return None
     return [
-        torch.full((), float(group["lr"]), dtype=torch.float32, device=device)
+        torch.full((), float(group["lr"]), dtype=_rate_type(group), device=device)
         for group in optimizer.param_groups
     ]
+
+
+def _rate_type(group: dict[str, Any]) -> torch.dtype:
+    """As precise as what it is multiplied with."""
+    is_double = any(param.dtype is torch.float64 for param in group["params"])
+    return torch.float64 if is_double else torch.float32
 
 
 def rates_of(optimizer: Any) -> list[float]:

@@ -121,6 +121,20 @@ class Look:
         return cls(tensor.shape, tensor.dtype, tensor.requires_grad, tensor.device.type)
 
 
+def version_of(tensor: Tensor) -> int:
+    """How often it was changed in place."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether it is torch's own kind of tensor, and no wrapper of one."""
+    return type(tensor) in _PLAIN and not _is_wrapped(tensor)
+
+
+_PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_is_wrapped: Callable[[Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+
+
 @dataclass
 class Recording:
     """The calls of one step, as they are made.
@@ -130,12 +144,19 @@ class Recording:
         given: Tensors from outside, in the order in which they were first used.
         looks: What each tensor that was made is like.
         trouble: Why this step cannot be put on a tape; empty where it can.
+        seen: Uses of tensors from outside: at which call, which one, and its version then.
+        changed: Which tensors from outside the step has changed in place.
+        altered: Which tensors it has changed in place after it made them.
     """
 
     calls: list[Call] = field(default_factory=list)
     given: list[Tensor] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     trouble: str = ""
+    seen: list[tuple[int, int, int]] = field(default_factory=list)
+    changed: set[int] = field(default_factory=set)
+    altered: set[int] = field(default_factory=set)
+    _born: list[int] = field(default_factory=list)
     _refs: dict[int, Made | Given] = field(default_factory=dict)
     _held: list[Tensor] = field(default_factory=list)  # so that no number is given away twice
     _wanted: set[int] = field(default_factory=set)
@@ -153,6 +174,14 @@ class Recording:
         self.calls.append(call)
         return call
 
+    def forget(self, num_given: int) -> None:
+        """Take back the last call, before which there were so many tensors from outside."""
+        self.calls.pop()
+        for tensor in self.given[num_given:]:
+            del self._refs[id(tensor)]
+        del self.given[num_given:]
+        self.seen = [use for use in self.seen if use[1] < num_given]
+
     def returned(self, call: Call, result: Any) -> None:
         """Write down what it returned."""
         for tensor in tensors_in(result):
@@ -160,6 +189,7 @@ class Recording:
                 self._refs[id(tensor)] = Made(len(self.looks))
                 self.looks.append(Look.of(tensor))
                 self._held.append(tensor)
+                self._born.append(version_of(tensor))
         call.result = self._noted(result)
 
     def has_made(self, value: Any) -> bool:
@@ -174,10 +204,21 @@ class Recording:
 
     def lasting(self) -> set[int]:
         """Which tensors the script still holds; the recording lets go of all that were made."""
+        pairs = zip(map(version_of, self._held), self._born, strict=True)
+        self.altered = {index for index, (now, then) in enumerate(pairs) if now != then}
+        self.changed = self.changed_since(0)
         held = [weakref.ref(tensor) for tensor in self._held]
         self._held.clear()
         self._refs.clear()
         return {index for index, ref in enumerate(held) if ref() is not None} | self._wanted
+
+    def changed_since(self, begin: int) -> set[int]:
+        """Which tensors from outside were changed after their first use from this call on."""
+        return {
+            index
+            for position, index, version in self.seen
+            if position >= begin and version != version_of(self.given[index])
+        }
 
     def _noted(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -185,6 +226,10 @@ class Recording:
             if ref is None:
                 ref = self._refs[id(value)] = Given(len(self.given))
                 self.given.append(value)
+                if not is_plain(value):
+                    self.trouble = self.trouble or "works with a tensor of a kind of its own"
+            if type(ref) is Given:
+                self.seen.append((len(self.calls), ref.index, version_of(value)))
             return ref
         kind = type(value)
         if kind is tuple or kind is torch.Size:
@@ -195,6 +240,8 @@ class Recording:
             return {key: self._noted(one) for key, one in value.items()}
         if isinstance(value, tuple):
             return Rebuilt(value, tuple(map(self._noted, value)))
+        if hasattr(value, "__array_interface__") and getattr(value, "shape", ()):
+            self.trouble = self.trouble or "works with an array of numpy's"
         if tensors_in(value):
             self.trouble = self.trouble or f"hands tensors over in a {kind.__name__}"
         return value
