@@ -26,11 +26,11 @@ from torch.overrides import TorchFunctionMode
 from reparto.runtime.accelerate import _drawn
 from reparto.runtime.accelerate._calls import (
     BACKWARD,
-    CUTS,
     HOOKS,
     OWN_LOOKS,
     QUIET,
     READS,
+    comes_anew,
     here,
     is_loading,
 )
@@ -141,14 +141,14 @@ class Engine:
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         follower = self._following
         if follower is not None:
-            if func in CUTS and not self._is_put_off(args):
+            if comes_anew(func, args) and not self._is_put_off(args):
                 return func(*self._real(args), **kwargs)
             if func in OWN_LOOKS and id(args[0]) not in follower.ids:
                 return func(*self._real(args), **kwargs)
             answer = follower.follow(func, args, kwargs)
             if answer is not MISS:
                 return answer
-            self._give_up()
+            self._give_up(f"{_name(func)} comes only in some steps")
         elif self.followers and self._rest <= 0:
             for one in self.followers:
                 if one.is_first(func):
@@ -162,8 +162,7 @@ class Engine:
 
     def _is_put_off(self, args: tuple[Any, ...]) -> bool:
         assert self._following is not None
-        ids = self._following.ids
-        return any(id(tensor) in ids or tensor.requires_grad for tensor in tensors_in(args))
+        return any(map(self._following.computes, tensors_in(args)))
 
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._stand_for or self._shown:
@@ -173,7 +172,8 @@ class Engine:
         recording = self._recording
         if recording is None or recording.trouble:
             return self._run(func, args, kwargs)
-        if func in CUTS and not recording.has_made(args):
+        is_outside = comes_anew(func, args) and not recording.has_made(args)
+        if is_outside and not recording.has_changed(args):
             return self._run(func, args, kwargs)
         num_given = len(recording.given)
         call = recording.add(func, args, kwargs, modes_now(self._kind), here())
@@ -181,8 +181,8 @@ class Engine:
         if result is not None and not tensors_in(result):
             recording.forget(num_given)
             if recording.has_made((args, kwargs)):
-                name = str(getattr(func, "__name__", func)).strip("_")
-                recording.trouble = f"the script asks for a number within the step: {name} ({call.place})"
+                why = f"the script asks for a number within the step: {_name(func)}"
+                recording.trouble = f"{why} ({call.place})"
             return result
         recording.returned(call, result)
         return result
@@ -216,8 +216,10 @@ class Engine:
 
         return mapped(value, real)
 
-    def _give_up(self) -> None:
+    def _give_up(self, why: str = "") -> None:
         """The script does something else than the tape: compute what was put off."""
+        if why and not self.reason:
+            self.reason = f"{why} ({here()})"
         follower, self._following = self._following, None
         assert follower is not None
         was, self.is_busy = self.is_busy, True
@@ -249,7 +251,7 @@ class Engine:
         with torch._C.DisableTorchFunction():
             self._real(value)
             if self._following is not None:
-                self._give_up()
+                self._give_up("something is handed to another thread within the step")
             if self._kind == "cuda":
                 torch.cuda.current_stream(self.home.device).synchronize()
 
@@ -450,7 +452,7 @@ class Engine:
                     later.comes_from(self._forcing(follower, later))
                     return later
                 if id(tensor) in self._following.ids:
-                    self._give_up()
+                    self._give_up("a number is read and changed in place")
             for follower in self.followers:
                 if (later := follower.wrote(tensor)) is not None:
                     return later
@@ -487,6 +489,10 @@ class Engine:
         with torch._C.DisableTorchFunction():
             if self._following is not None:
                 self._give_up()
+
+
+def _name(func: Any) -> str:
+    return str(getattr(func, "__name__", func)).strip("_")
 
 
 def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

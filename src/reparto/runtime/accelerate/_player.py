@@ -66,7 +66,7 @@ class Tape:
         fed: What those are like that come anew, by their number.
         lasting: Which tensors the script still holds when the step is over.
         numbers: Which of these are single numbers, which it may want later.
-        changed: Which of those that are kept the step changes in place.
+        changed: Which of those that are kept the step changes in place, and from which call on.
         optimizers: Whose steps are on it; held weakly, since models come and go.
     """
 
@@ -77,7 +77,7 @@ class Tape:
     lasting: set[int]
     numbers: list[int] = field(default_factory=list)
     optimizers: list[weakref.ref[Any]] = field(default_factory=list)
-    changed: set[int] = field(default_factory=set)
+    changed: dict[int, int] = field(default_factory=dict)
 
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
@@ -128,12 +128,12 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
         if second.looks[index].shape.numel() == 1 and not second.looks[index].dtype.is_complex
     ]
     refs = [weakref.ref(optimizer) for optimizer in optimizers]
-    changed = (first.changed | second.changed) & kept.keys()
+    changed = {index: at for index, at in second.changed.items() if index in kept}
     return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs, changed)
 
 
 def _refuse(recording: Recording, fed: dict[int, Look]) -> None:
-    changed = recording.changed & fed.keys()
+    changed = recording.changed.keys() & fed.keys()
     for call in recording.calls:
         if call.func in REFUSED:
             raise NotTapedError(f"{REFUSED[call.func]} ({call.place})")
@@ -488,6 +488,6 @@ def _renumbered(
     for call in recording.calls[begin:]:
         parts = (again(call.args), again(call.kwargs))
         fresh.calls.append(Call(call.func, *parts, call.modes, again(call.result), call.place))
-    fresh.changed = {given[index].index for index in changed if index in given}
+    fresh.changed = {given[i].index: at - begin for i, at in changed.items() if i in given}
     fresh.altered = {made[index].index for index in recording.altered if index in made}
     return fresh, {made[index].index for index in lasting if index in made}
