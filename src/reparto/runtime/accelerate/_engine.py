@@ -286,8 +286,8 @@ class Engine:
         if self.is_busy or torch.compiler.is_compiling() or not self.is_here:
             return original(module, *args, **kwargs)
         assert self.pure is not None
-        call = self.pure.of(module)
-        if call is None or not _are_plain(args, kwargs):
+        call = self.pure.of(module) if _are_plain(args, kwargs) else None
+        if call is None:
             return original(module, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             return self.call(call, args, kwargs)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -299,15 +300,21 @@ class CapturedPlayer(Stage):
         super().__init__(tape, device, on_device)
         leaves = [tensor for tensor in tape.kept.values() if tensor.is_leaf]
         before = [tensor.grad for tensor in leaves]
+        after: list[Any] = []
+
+        def body() -> None:
+            self._body()
+            after.extend(tensor.grad for tensor in leaves)
+
         try:
-            self._capture(self._body)
+            self._capture(body)
         finally:
-            after = [tensor.grad for tensor in leaves]
             for tensor, grad in zip(leaves, before, strict=True):
                 tensor.grad = grad
         # The graph reads gradients that were there before, and writes those that it leaves.
         self._before = before
         self._grads = list(zip(leaves, after, strict=True))
+        self._counts: list[int] = []
         self._zeroes = any(isinstance(call.func, ZeroOf) for call in tape.calls)
         pairs = zip(before, after, strict=True)
         if not self._zeroes and any(one is not two for one, two in pairs):
@@ -332,6 +339,29 @@ class CapturedPlayer(Stage):
     def launch(self) -> None:
         """Compute all of the step; may return before it is done."""
         self.refresh()
+        self._attach()
+        if self._counts and self._holders() != self._counts:
+            self._leave_to_script()
+        self._counts = self._counts or self._holders()
+        self._replay()
+
+    def _holders(self) -> list[int]:
+        return [sys.getrefcount(grad) for _, grad in self._grads if grad is not None]
+
+    def _leave_to_script(self) -> None:
+        """The script keeps gradients of a step before: it gets them in memory of their own."""
+        for index, (param, grad) in enumerate(self._grads):
+            if grad is None or grad is self._before[index]:  # in place, for the script too
+                continue
+            again = grad.detach()
+            if param.grad is grad:
+                param.grad = again
+            grad.data = grad.detach().clone()
+            self._grads[index] = param, again
+        self._counts = []
+
+    def _attach(self) -> None:
+        """Begin with the gradients that the script sees, and leave it those that come."""
         for param, grad in self._grads:
             now = param.grad
             if now is grad:
@@ -344,7 +374,6 @@ class CapturedPlayer(Stage):
             else:
                 grad.detach().copy_(now.detach())
                 param.grad = grad
-        self._replay()
 
     def _capture(self, body: Callable[[], None]) -> None:
         """Capture what a function computes."""
