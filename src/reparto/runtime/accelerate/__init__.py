@@ -197,6 +197,11 @@ class Accelerator:
         self._data[tensors[0]] = (now, rows)
         return rows
 
+    def flush(self) -> None:
+        """Compute what was put off."""
+        if self.engine is not None and self.engine.is_here:
+            self.engine.flush()
+
     def adopt(self, tensors: list[Tensor]) -> None:
         """An optimizer was made of these."""
         with torch._C.DisableTorchFunction():

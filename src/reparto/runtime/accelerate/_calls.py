@@ -81,6 +81,7 @@ BRINGS = frozenset([torch.tensor, torch.as_tensor, torch.asarray, torch.from_num
 HOOKS = frozenset([Tensor.register_hook, Tensor.register_post_accumulate_grad_hook])
 #: The memory of a tensor, for others to change.
 DATA = vars(_BASE)["data"].__get__
+SET_GRAD = vars(_BASE)["grad"].__set__
 
 #: Calls that no tape can hold, and why.
 REFUSED = {

@@ -91,6 +91,7 @@ class Engine:
         self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
         self._latest: Recording | None = None
         self._in_vain = self._rest = 0
+        self._may_record = False  # with the next call that is no tape's
         self.num_played = self.num_steps = 0
         self.is_busy = False
         self._thread = threading.get_ident()
@@ -170,6 +171,9 @@ class Engine:
         if func in HOOKS:
             self._hooked(args[0])
         recording = self._recording
+        if recording is None and self._may_record:
+            self._may_record = False
+            recording = self._recording = Recording()
         if recording is None or recording.trouble:
             return self._run(func, args, kwargs)
         is_outside = comes_anew(func, args) and not recording.has_made(args)
@@ -230,7 +234,7 @@ class Engine:
             self.gradients = self._real(self.gradients)
         finally:
             self.is_busy = was
-        self._recording = None
+        self._recording, self._may_record = None, False
         if follower.misses >= MISSES:
             follower.misses, self._rest = 0, 4
 
@@ -358,7 +362,7 @@ class Engine:
             self.is_busy = False
         self.num_played += 1
         self._settle()
-        self._recording = None
+        self._recording, self._may_record = None, self._wants
         return True
 
     def _step_now(self, optimizer: Any, original: Callable[[], Any], is_plain: bool) -> Any:
@@ -389,8 +393,12 @@ class Engine:
         if any(not one.is_wanted for one in self.followers):  # its optimizer is gone
             self.followers = [one for one in self.followers if one.is_wanted]
             self._shown = {one: shown for one, shown in self._shown.items() if one.is_wanted}
-        wants = self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
-        self._recording = Recording() if wants else None
+        self._may_record = False
+        self._recording = Recording() if self._wants else None
+
+    @property
+    def _wants(self) -> bool:
+        return self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
 
     def _settle(self) -> None:
         """A step is over: stand-ins that nobody holds any more are forgotten."""

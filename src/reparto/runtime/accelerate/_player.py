@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED
+from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED, SET_GRAD
 from reparto.runtime.accelerate._graph import open_graph
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
@@ -315,7 +315,7 @@ class CapturedPlayer(Stage):
         self._before = before
         self._grads = list(zip(leaves, after, strict=True))
         self._counts: list[int] = []
-        self._zeroes = any(isinstance(call.func, ZeroOf) for call in tape.calls)
+        self._zeroes = any(_zeroes(call) for call in tape.calls)
         pairs = zip(before, after, strict=True)
         if not self._zeroes and any(one is not two for one, two in pairs):
             raise NotTapedError("gradients come into other memory in each step")
@@ -382,6 +382,10 @@ class CapturedPlayer(Stage):
     def _replay(self) -> None:
         """Compute it again."""
         raise NotImplementedError
+
+
+def _zeroes(call: Call) -> bool:
+    return isinstance(call.func, ZeroOf) or call.func == SET_GRAD
 
 
 class GraphPlayer(CapturedPlayer):

@@ -42,6 +42,9 @@ class Rows:
 class Places(Protocol):
     """Who brings data to the device and cuts it there."""
 
+    def flush(self) -> None:
+        """Draw what is still to be drawn before an order is."""
+
     def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
         """Data on the device; None where they do not fit."""
 
@@ -146,6 +149,7 @@ def iterating(places: Places, original: Any) -> Callable[[DataLoader[Any]], Any]
     """
 
     def __iter__(self: DataLoader[Any]) -> Any:
+        places.flush()
         with torch._C.DisableTorchFunction():
             found = data_of(self)
             data = None if found is None else places.placed(found[0])
