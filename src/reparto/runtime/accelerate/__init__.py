@@ -198,9 +198,10 @@ class Accelerator:
         return rows
 
     def flush(self) -> None:
-        """Compute what was put off."""
-        if self.engine is not None and self.engine.is_here:
-            self.engine.flush()
+        """Draw what was put off, where one generator is for all."""
+        engine = self.engine
+        if engine is not None and engine.is_here and not self._is_gpu and engine.has_put_off:
+            engine.flush()
 
     def adopt(self, tensors: list[Tensor]) -> None:
         """An optimizer was made of these."""

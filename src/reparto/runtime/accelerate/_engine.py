@@ -30,6 +30,7 @@ from reparto.runtime.accelerate._calls import (
     OWN_LOOKS,
     QUIET,
     READS,
+    REFUSED,
     comes_anew,
     here,
     is_loading,
@@ -185,7 +186,8 @@ class Engine:
         if result is not None and not tensors_in(result):
             recording.forget(num_given)
             if recording.has_made((args, kwargs)):
-                why = f"the script asks for a number within the step: {_name(func)}"
+                asks = f"the script asks for a number within the step: {_name(func)}"
+                why = REFUSED.get(func, asks)
                 recording.trouble = f"{why} ({call.place})"
             return result
         recording.returned(call, result)
@@ -368,8 +370,9 @@ class Engine:
     def _step_now(self, optimizer: Any, original: Callable[[], Any], is_plain: bool) -> Any:
         recording = self._recording
         if not is_plain:
+            self.reason = "the optimizer is given a closure"
             if recording is not None:
-                recording.trouble = "the optimizer is given a closure"
+                recording.trouble = self.reason
             self._begin_recording()
             with torch._C._EnableTorchFunction():
                 return original()
@@ -491,6 +494,12 @@ class Engine:
     def real(self, value: Any) -> Any:
         """What was computed, where the script's own tensors may only stand for it."""
         return self._real(value)
+
+    @property
+    def has_put_off(self) -> bool:
+        """Whether anything but the zeroing of gradients is put off."""
+        put_off = [] if self._following is None else self._following.put_off
+        return any(not isinstance(call.func, ZeroOf) for call in put_off)
 
     def flush(self) -> None:
         """Compute whatever was put off: somebody looks from outside."""
