@@ -1,7 +1,7 @@
-"""The script as an accelerated run takes it: numbers that nothing in a loop waits for, come later.
+"""The script as an accelerated run takes it: numbers come later if nothing waits for them.
 
-``total += loss.item()`` becomes ``total += reparto.later(loss, total)``, and behind the loop stands
-``total = reparto.now(total)``. Only sums are changed, and lists that are only appended to, of
+``total += loss.item()`` becomes ``total += reparto.later(loss, total)``, and behind the loop
+stands ``total = reparto.now(total)``. Only sums are changed, and lists that are only appended to, of
 variables that the loop does nothing else with; what else a script does with a number, it does
 with the number.
 """
@@ -144,10 +144,9 @@ def _delays(source: Source, loop: ast.stmt) -> Iterator[_Delay]:
 
 
 def _sum_of(node: ast.AST) -> tuple[str, ast.expr] | None:
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        if isinstance(node.target, ast.Name):
-            return node.target.id, node.value
-    return None
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.target, ast.Name):
+        return None
+    return (node.target.id, node.value) if isinstance(node.op, ast.Add) else None
 
 
 def _list_of(node: ast.AST) -> tuple[str, ast.expr] | None:

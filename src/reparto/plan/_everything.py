@@ -71,9 +71,7 @@ def plan_run(
     )
 
 
-def _accelerates(
-    job: Job, cluster: Cluster, program: Program
-) -> Literal["", "exact", "relaxed"]:
+def _accelerates(job: Job, cluster: Cluster, program: Program) -> Literal["", "exact", "relaxed"]:
     """Whether one worker makes the most of its device.
 
     Raises:

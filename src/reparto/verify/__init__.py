@@ -269,7 +269,9 @@ class _Proof:
         from reparto.verify._compare import compare
 
         name = "sequential, moved by one ulp" + (f", trial {trial}" if trial > 1 else "")
-        if self.workers == 1 and not self.accelerate:  # must be equal to the bit, if the script is equal to itself
+        if (
+            self.workers == 1 and not self.accelerate
+        ):  # must be equal to the bit, if the script is equal to itself
             name, trial = "sequential, once more", 0
         moved = self._side(name, f"moved{trial}", precision, nudge=trial, seeds=_seeds(sequential))
         return None if moved.failed else compare(sequential.record(), moved.record(), precision)

@@ -52,9 +52,8 @@ class MemoryPlayer(CapturedPlayer):
     def _capture(self, body):
         generator = torch.get_rng_state()
         mode = _Operations()
-        with kept_state(self.tape):
-            with mode:
-                body()
+        with kept_state(self.tape), mode:
+            body()
         torch.set_rng_state(generator)
         self._operations = mode.operations
         self._row.zero_()  # a capture computes nothing

@@ -25,7 +25,9 @@ _SIZES = (
 ).split()
 
 
-_OWN = "is_leaf output_nr _version grad_fn retains_grad _backward_hooks _post_accumulate_grad_hooks"
+_OWN = (
+    "is_leaf output_nr _version grad_fn retains_grad _backward_hooks _post_accumulate_grad_hooks"
+)
 
 
 def _getters(names: list[str]) -> set[Any]:
@@ -98,9 +100,7 @@ REFUSED = {
 BACKWARD = frozenset([Tensor.backward, torch.autograd.backward, torch.autograd.grad])
 
 #: Reads of a number, or of several.
-READS = frozenset(
-    [Tensor.item, Tensor.__float__, Tensor.__int__, Tensor.__bool__, Tensor.tolist]
-)
+READS = frozenset([Tensor.item, Tensor.__float__, Tensor.__int__, Tensor.__bool__, Tensor.tolist])
 
 _NAMES = (
     "zeros ones empty full arange linspace logspace eye rand randn randint randperm normal tensor "

@@ -1,14 +1,14 @@
 """Engine: records training steps, and plays them when they repeat.
 
-    torch function mode: every call of the script passes here
-        │
-        ├─ only looks (shape, dtype) ─────────────► answered at once
-        ├─ a tape is followed: the expected call ─► a stand-in
-        │                      another call ──────► what was put off is computed, then this
-        └─ else ──────────────────────────────────► computed, and written down
-    optimizer.step
-        ├─ the tape has come to its end ──────────► one launch of the graph
-        └─ else ──────────────────────────────────► a step; the same twice makes a tape
+torch function mode: every call of the script passes here
+│
+├─ only looks (shape, dtype) ─────────────► answered at once
+├─ a tape is followed: the expected call ─► a stand-in
+│                      another call ──────► what was put off is computed, then this
+└─ else ──────────────────────────────────► computed, and written down
+optimizer.step
+├─ the tape has come to its end ──────────► one launch of the graph
+└─ else ──────────────────────────────────► a step; the same twice makes a tape
 """
 
 from __future__ import annotations

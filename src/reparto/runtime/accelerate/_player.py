@@ -1,8 +1,8 @@
 """Player: a tape that is made ready to be played, over and over, in the same memory.
 
-    slots    the batch of now is copied in ──┐
-    kept     parameters, buffers, state ─────┼──► captured graph ──► lasting: loss, predictions
-    rates    learning rates on the device ───┘
+slots    the batch of now is copied in ──┐
+kept     parameters, buffers, state ─────┼──► captured graph ──► lasting: loss, predictions
+rates    learning rates on the device ───┘
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
                 kept[extra] = tensor
                 extra += 1
     _refuse_hooks(kept.values())
-    optimizers: list[Any] = [call.func.ref() for call in second.calls if isinstance(call.func, StepOf)]
+    optimizers: list[Any] = [
+        call.func.ref() for call in second.calls if isinstance(call.func, StepOf)
+    ]
     for optimizer in optimizers:
         if why := is_capturable(optimizer):
             raise NotTapedError(why)
@@ -488,9 +490,7 @@ def _beginning(calls: list[Call], maker: dict[int, int]) -> int:
     return min(wanted, default=0)
 
 
-def _renumbered(
-    recording: Recording, begin: int, lasting: set[int]
-) -> tuple[Recording, set[int]]:
+def _renumbered(recording: Recording, begin: int, lasting: set[int]) -> tuple[Recording, set[int]]:
     from reparto.runtime.accelerate._tape import Rebuilt
 
     fresh = Recording(trouble=recording.trouble)

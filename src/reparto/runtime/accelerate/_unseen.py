@@ -29,7 +29,11 @@ def replacements(engine: Engine) -> list[tuple[Any, str, Made]]:
     function = "a function of the script's own for gradients"
     compiled = "compiled code"
     return [
-        (torch.autograd.Function, "apply", lambda o: classmethod(_plainly(engine, o.__func__, function))),
+        (
+            torch.autograd.Function,
+            "apply",
+            lambda o: classmethod(_plainly(engine, o.__func__, function)),
+        ),
         (torch._C.ScriptFunction, "__call__", lambda o: _plainly(engine, o, compiled)),
         (torch._C.ScriptMethod, "__call__", lambda o: _plainly(engine, o, compiled)),
         (nn.utils.stateless, "_functional_call", lambda o: _exchanging(engine, o)),
