@@ -185,3 +185,19 @@ def test_parent_imports_neither_torch_nor_pydantic(cli, train):
     )
     done = cli.python("parent.py")
     assert done.returncode == 0, done.stderr
+
+
+def test_an_accelerated_run_prints_what_plain_python_prints(cli, train):
+    cli.env["REPARTO_CAPTURE"] = "repeat"
+    done, plain = cli.run("run", "--accelerate", train), cli.python(train)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    assert "13 of 16 steps were captured graphs" in done.stderr
+
+
+@pytest.mark.parametrize("others", [("--workers", 2), ("--strategy", "gossip", "--relaxed")])
+def test_acceleration_is_for_one_worker(cli, train, others):
+    done = cli.run("run", "--accelerate", *others, train)
+    assert done.returncode == 2
+    assert "acceleration is for one worker" in done.stderr
+    assert "leave out --accelerate" in done.stderr

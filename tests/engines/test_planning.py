@@ -101,3 +101,44 @@ def test_workers_are_placed_by_size_and_side_by_side():
 def test_less_than_one_worker_is_bad_usage():
     with pytest.raises(UsageError):
         plan(Job(script="t.py", workers=0), cluster(4), program())
+
+
+GPU = cluster(4, gpus=1)
+
+
+@pytest.mark.parametrize(
+    ("there", "job", "found"),
+    [
+        (GPU, {}, "exact"),
+        (GPU, {"relaxed": True}, "relaxed"),
+        (GPU, {"accelerate": "off"}, ""),
+        (GPU, {"workers": 2}, ""),
+        (GPU, {"strategy": "local-sgd", "relaxed": True}, ""),
+        (GPU, {"strategy": "single"}, "exact"),
+        (cluster(4), {}, ""),
+        (cluster(4), {"accelerate": "on"}, "exact"),
+        (cluster(4, gpus=2), {}, ""),
+        (cluster(4, gpus=2), {"accelerate": "on"}, "exact"),
+        (cluster(4, 4, gpus=1), {}, ""),
+    ],
+)
+def test_one_worker_is_accelerated_where_there_is_one_gpu_or_where_it_is_asked_for(
+    there, job, found
+):
+    made = plan(Job(script="t.py", **job), there, program())
+    assert made.accelerate == found
+    if found:
+        assert (made.num_workers, made.strategy.kind) == (1, "single")
+        assert made.device == ("cuda" if there.hosts[0].num_gpus else "cpu")
+
+
+@pytest.mark.parametrize("job", [{"workers": 2}, {"strategy": "gossip"}])
+def test_acceleration_of_several_workers_is_refused(job):
+    with pytest.raises(UsageError, match="for one worker") as error:
+        plan(Job(script="t.py", accelerate="on", **job), GPU, program())
+    assert "leave out" in error.value.remedy
+
+
+def test_scripts_that_start_themselves_are_not_accelerated():
+    made = plan(Job(script="t.py", accelerate="on"), GPU, program(launch="torchrun"))
+    assert made.accelerate == ""

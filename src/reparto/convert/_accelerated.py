@@ -1,7 +1,7 @@
-"""The script as an accelerated run takes it: numbers that nothing in a loop waits for, come later.
+"""The script as an accelerated run takes it: numbers come later if nothing waits for them.
 
-``total += loss.item()`` becomes ``total += reparto.later(loss)``, and behind the loop stands
-``total = reparto.now(total)``. Only sums are changed, and lists that are only appended to, of
+``total += loss.item()`` becomes ``total += reparto.later(loss, total)``, and behind the loop
+stands ``total = reparto.now(total)``. Only sums are changed, and lists that are only appended to, of
 variables that the loop does nothing else with; what else a script does with a number, it does
 with the number.
 """
@@ -16,6 +16,7 @@ from reparto.convert.gather import Source
 from reparto.convert.rewrite._prologue import library_name, prologue
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
+_LEAVES = (ast.Return, ast.Yield, ast.YieldFrom)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -52,7 +53,7 @@ def accelerated(source: Source, *, is_script: bool) -> str:
             start, end = source.span(read)
             inserts.append((start, 0, f"{name}.later("))
             dot = source.text.rfind(".", source.span(read.func.value)[1], end)
-            inserts.append((dot, end, ")"))
+            inserts.append((dot, end, f", {delay.name})"))
         inserts.append(_behind(source, delay, name))
     offset, text = prologue(source, name, is_script=is_script)
     inserts.append((offset, 0, text))
@@ -143,10 +144,9 @@ def _delays(source: Source, loop: ast.stmt) -> Iterator[_Delay]:
 
 
 def _sum_of(node: ast.AST) -> tuple[str, ast.expr] | None:
-    is_sum = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
-    if is_sum and isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        return node.target.id, node.value
-    return None
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.target, ast.Name):
+        return None
+    return (node.target.id, node.value) if isinstance(node.op, ast.Add) else None
 
 
 def _list_of(node: ast.AST) -> tuple[str, ast.expr] | None:
@@ -195,4 +195,4 @@ def _only_collects(loop: ast.stmt, name: str, sites: set[ast.AST]) -> bool:
         uses = [one for one in ast.walk(site) if isinstance(one, ast.Name) and one.id == name]
         if len(uses) != 1:
             return False
-    return not any(isinstance(node, (ast.Return, ast.Yield)) for node in ast.walk(loop))
+    return not any(isinstance(node, _LEAVES) for node in ast.walk(loop))

@@ -200,7 +200,7 @@ def agree(value: T) -> T:
     return result
 
 
-def later(tensor: Any) -> Any:
+def later(tensor: Any, into: Any = 0) -> Any:
     """The number of a tensor that nothing waits for: ``tensor.item()``, when it is there.
 
     In an accelerated run on a GPU the result stands for the number until somebody wants it;
@@ -208,14 +208,15 @@ def later(tensor: Any) -> Any:
 
     Args:
         tensor: A tensor with one element.
+        into: What it is added or appended to: only a plain number or a list can wait for it.
 
     Example:
-        >>> total += reparto.later(loss)  # doctest: +SKIP
+        >>> total += reparto.later(loss, total)  # doctest: +SKIP
     """
     world = current()
     if world is None or world.accelerator is None:
         return tensor.item()
-    return world.accelerator.later(tensor)
+    return world.accelerator.later(tensor, into)
 
 
 def now(value: T) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from reparto.runtime.accelerate._player import CapturedPlayer
 from reparto.runtime.accelerate._precision import kept_state
@@ -32,8 +32,14 @@ class _Operations(TorchDispatchMode):
         results = [t for t in _tensors(result) if t.untyped_storage().data_ptr() not in given]
         is_view = not func._schema.is_mutable and not results
         if not is_view:
-            self.operations.append((func, args, kwargs, [t.detach() for t in _tensors(result)], given))
+            there = tree_map(_memory, (args, kwargs, _tensors(result)))
+            self.operations.append((func, *there, given))
         return result
+
+
+def _memory(value):
+    """The memory of a tensor, whatever else becomes of the tensor."""
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def _tensors(value):
@@ -46,9 +52,8 @@ class MemoryPlayer(CapturedPlayer):
     def _capture(self, body):
         generator = torch.get_rng_state()
         mode = _Operations()
-        with kept_state(self.tape):
-            with mode:
-                body()
+        with kept_state(self.tape), mode:
+            body()
         torch.set_rng_state(generator)
         self._operations = mode.operations
         self._row.zero_()  # a capture computes nothing

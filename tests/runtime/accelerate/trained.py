@@ -6,8 +6,10 @@ import contextlib
 import math
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
 from tests.runtime.accelerate.memory import MemoryPlayer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from reparto import strategies
 from reparto.runtime import _patches
@@ -42,6 +44,62 @@ def accelerated(player="repeat", **options):
         accelerator.uninstall()
         enter(None)
         _patches.uninstall()
+
+
+def data(num_rows=40):
+    """Rows to learn: four numbers in, three out."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(num_rows, 4, generator=generator)
+    return x, x @ torch.randn(4, 3, generator=generator)
+
+
+def mlp(drop=0.0, norm=False):
+    """Layers of torch's own alone: one call of a tape."""
+    layers = [nn.Linear(4, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(drop), nn.Linear(8, 3))
+
+
+class Own(nn.Module):
+    """A module of the user's: a tape holds what it does inside."""
+
+    def __init__(self, drop=0.0, norm=False):
+        super().__init__()
+        self.net = mlp(drop, norm)
+
+    def forward(self, x):
+        return torch.tanh(self.net(x))
+
+
+def adam(model, lr=0.01):
+    return torch.optim.Adam(model.parameters(), lr=lr)
+
+
+def state(*modules):
+    return [one.detach().clone() for module in modules for one in module.state_dict().values()]
+
+
+def epochs(body, num=4, num_rows=40, **how):
+    """Hand batches of ten to a function, with a number of the step; returns what it returns."""
+    found, step = [], 0
+    loader = DataLoader(TensorDataset(*data(num_rows)), 10, shuffle=True, **how)
+    for _ in range(num):
+        for x, y in loader:
+            result = body(step, x, y)
+            found += [] if result is None else [result]
+            step += 1
+    return found
+
+
+def plain_step(model, optimizer):
+    """What most scripts do."""
+
+    def body(step, x, y):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return body
 
 
 def both(train, player, **options):

@@ -36,6 +36,8 @@ __all__ = ["Accelerator", "Later", "now"]
 
 #: Data may take up so much of the memory that is free when they are first needed.
 SHARE_OF_MEMORY = 0.5
+#: What may hold numbers that are still on their way.
+_COLLECTS = (int, float, list, Later)
 #: Steps are told of that often; the script itself is told of every one.
 TOLD_EVERY_S = 0.05
 
@@ -195,6 +197,12 @@ class Accelerator:
         self._data[tensors[0]] = (now, rows)
         return rows
 
+    def flush(self) -> None:
+        """Draw what was put off, where one generator is for all."""
+        engine = self.engine
+        if engine is not None and engine.is_here and not self._is_gpu and engine.has_put_off:
+            engine.flush()
+
     def adopt(self, tensors: list[Tensor]) -> None:
         """An optimizer was made of these."""
         with torch._C.DisableTorchFunction():
@@ -204,6 +212,9 @@ class Accelerator:
 
     def stepped(self, owner: Any, optimizer: Any, hooked: Any, args: Any, kwargs: Any) -> Any:
         """Let an optimizer step, and count it."""
+        if self.engine is not None and not self.engine.is_here:
+            with fast(optimizer, self.device.type):
+                return hooked(optimizer, *args, **kwargs)
         world = self.world
         is_plain = not args and not kwargs
         world.in_step = True
@@ -251,9 +262,10 @@ class Accelerator:
         self.world.loss = Cell(root.reshape(()).cpu())
         self.world.loss.total = self.world.loss.local
 
-    def later(self, tensor: Any) -> Any:
+    def later(self, tensor: Any, into: Any = 0) -> Any:
         """A number that nothing in the loop depends on; at once where that costs nothing."""
-        if self.engine is None or not isinstance(tensor, Tensor):
+        is_fit = type(into) in _COLLECTS and isinstance(tensor, Tensor)
+        if self.engine is None or not is_fit:
             value = tensor.item()
             self.world.recorded_value(value)
             return value

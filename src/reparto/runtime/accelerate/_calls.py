@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sized
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from reparto.runtime.accelerate._found import tensors_in
 
 _BASE = torch._C.TensorBase
 
@@ -71,10 +74,16 @@ CUTS = frozenset(
     ]
 )
 
+_DETACHES = frozenset([Tensor.detach, torch.detach])
+
+#: Ways to bring numbers in from outside of torch.
+BRINGS = frozenset([torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy])
+
 #: Hangs on a tensor what no tape would call.
 HOOKS = frozenset([Tensor.register_hook, Tensor.register_post_accumulate_grad_hook])
 #: The memory of a tensor, for others to change.
 DATA = vars(_BASE)["data"].__get__
+SET_GRAD = vars(_BASE)["grad"].__set__
 
 #: Calls that no tape can hold, and why.
 REFUSED = {
@@ -99,6 +108,13 @@ _NAMES = (
 ).split()
 #: What makes a tensor of numbers alone; on a tape it is made on the device.
 FACTORIES = frozenset(getattr(torch, name) for name in _NAMES)
+
+
+def comes_anew(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call cuts a batch out of data, or brings one in; of what no step has made."""
+    if func in CUTS:
+        return func in _DETACHES or not any(one.requires_grad for one in tensors_in(args))
+    return func in BRINGS and bool(args) and isinstance(args[0], Sized) and not tensors_in(args)
 
 
 def is_loading(frame: FrameType | None) -> bool:

@@ -26,11 +26,12 @@ from torch.overrides import TorchFunctionMode
 from reparto.runtime.accelerate import _drawn
 from reparto.runtime.accelerate._calls import (
     BACKWARD,
-    CUTS,
     HOOKS,
     OWN_LOOKS,
     QUIET,
     READS,
+    REFUSED,
+    comes_anew,
     here,
     is_loading,
 )
@@ -91,6 +92,7 @@ class Engine:
         self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
         self._latest: Recording | None = None
         self._in_vain = self._rest = 0
+        self._may_record = False  # with the next call that is no tape's
         self.num_played = self.num_steps = 0
         self.is_busy = False
         self._thread = threading.get_ident()
@@ -141,14 +143,14 @@ class Engine:
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         follower = self._following
         if follower is not None:
-            if func in CUTS and not self._is_put_off(args):
+            if comes_anew(func, args) and not self._is_put_off(args):
                 return func(*self._real(args), **kwargs)
             if func in OWN_LOOKS and id(args[0]) not in follower.ids:
                 return func(*self._real(args), **kwargs)
             answer = follower.follow(func, args, kwargs)
             if answer is not MISS:
                 return answer
-            self._give_up()
+            self._give_up(f"{_name(func)} comes only in some steps")
         elif self.followers and self._rest <= 0:
             for one in self.followers:
                 if one.is_first(func):
@@ -162,8 +164,7 @@ class Engine:
 
     def _is_put_off(self, args: tuple[Any, ...]) -> bool:
         assert self._following is not None
-        ids = self._following.ids
-        return any(id(tensor) in ids or tensor.requires_grad for tensor in tensors_in(args))
+        return any(map(self._following.computes, tensors_in(args)))
 
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._stand_for or self._shown:
@@ -171,9 +172,13 @@ class Engine:
         if func in HOOKS:
             self._hooked(args[0])
         recording = self._recording
+        if recording is None and self._may_record:
+            self._may_record = False
+            recording = self._recording = Recording()
         if recording is None or recording.trouble:
             return self._run(func, args, kwargs)
-        if func in CUTS and not recording.has_made(args):
+        is_outside = comes_anew(func, args) and not recording.has_made(args)
+        if is_outside and not recording.has_changed(args):
             return self._run(func, args, kwargs)
         num_given = len(recording.given)
         call = recording.add(func, args, kwargs, modes_now(self._kind), here())
@@ -181,10 +186,9 @@ class Engine:
         if result is not None and not tensors_in(result):
             recording.forget(num_given)
             if recording.has_made((args, kwargs)):
-                name = str(getattr(func, "__name__", func)).strip("_")
-                recording.trouble = (
-                    f"the script asks for a number within the step: {name} ({call.place})"
-                )
+                asks = f"the script asks for a number within the step: {_name(func)}"
+                why = REFUSED.get(func, asks)
+                recording.trouble = f"{why} ({call.place})"
             return result
         recording.returned(call, result)
         return result
@@ -218,8 +222,10 @@ class Engine:
 
         return mapped(value, real)
 
-    def _give_up(self) -> None:
+    def _give_up(self, why: str = "") -> None:
         """The script does something else than the tape: compute what was put off."""
+        if why and not self.reason:
+            self.reason = f"{why} ({here()})"
         follower, self._following = self._following, None
         assert follower is not None
         was, self.is_busy = self.is_busy, True
@@ -230,7 +236,7 @@ class Engine:
             self.gradients = self._real(self.gradients)
         finally:
             self.is_busy = was
-        self._recording = None
+        self._recording, self._may_record = None, False
         if follower.misses >= MISSES:
             follower.misses, self._rest = 0, 4
 
@@ -251,7 +257,7 @@ class Engine:
         with torch._C.DisableTorchFunction():
             self._real(value)
             if self._following is not None:
-                self._give_up()
+                self._give_up("something is handed to another thread within the step")
             if self._kind == "cuda":
                 torch.cuda.current_stream(self.home.device).synchronize()
 
@@ -286,8 +292,8 @@ class Engine:
         if self.is_busy or torch.compiler.is_compiling() or not self.is_here:
             return original(module, *args, **kwargs)
         assert self.pure is not None
-        call = self.pure.of(module)
-        if call is None or not _are_plain(args, kwargs):
+        call = self.pure.of(module) if _are_plain(args, kwargs) else None
+        if call is None:
             return original(module, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             return self.call(call, args, kwargs)
@@ -359,14 +365,15 @@ class Engine:
             self.is_busy = False
         self.num_played += 1
         self._settle()
-        self._recording = None
+        self._recording, self._may_record = None, self._wants
         return True
 
     def _step_now(self, optimizer: Any, original: Callable[[], Any], is_plain: bool) -> Any:
         recording = self._recording
         if not is_plain:
+            self.reason = "the optimizer is given a closure"
             if recording is not None:
-                recording.trouble = "the optimizer is given a closure"
+                recording.trouble = self.reason
             self._begin_recording()
             with torch._C._EnableTorchFunction():
                 return original()
@@ -390,8 +397,12 @@ class Engine:
         if any(not one.is_wanted for one in self.followers):  # its optimizer is gone
             self.followers = [one for one in self.followers if one.is_wanted]
             self._shown = {one: shown for one, shown in self._shown.items() if one.is_wanted}
-        wants = self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
-        self._recording = Recording() if wants else None
+        self._may_record = False
+        self._recording = Recording() if self._wants else None
+
+    @property
+    def _wants(self) -> bool:
+        return self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
 
     def _settle(self) -> None:
         """A step is over: stand-ins that nobody holds any more are forgotten."""
@@ -453,7 +464,7 @@ class Engine:
                     later.comes_from(self._forcing(follower, later))
                     return later
                 if id(tensor) in self._following.ids:
-                    self._give_up()
+                    self._give_up("a number is read and changed in place")
             for follower in self.followers:
                 if (later := follower.wrote(tensor)) is not None:
                     return later
@@ -485,11 +496,21 @@ class Engine:
         """What was computed, where the script's own tensors may only stand for it."""
         return self._real(value)
 
+    @property
+    def has_put_off(self) -> bool:
+        """Whether anything but the zeroing of gradients is put off."""
+        put_off = [] if self._following is None else self._following.put_off
+        return any(not isinstance(call.func, ZeroOf) for call in put_off)
+
     def flush(self) -> None:
         """Compute whatever was put off: somebody looks from outside."""
         with torch._C.DisableTorchFunction():
             if self._following is not None:
                 self._give_up()
+
+
+def _name(func: Any) -> str:
+    return str(getattr(func, "__name__", func)).strip("_")
 
 
 def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -160,6 +160,12 @@ class Follower:
         self._shown: list[weakref.ref[Tensor]] = []
         self._laters: list[tuple[int, Later]] = []
         self._kept = list(self.tape.kept.values())
+        #: Tensors that are kept, and the call from which on the step changes them.
+        self._changes = {id(self.tape.kept[i]): at for i, at in self.tape.changed.items()}
+        for position, call in enumerate(self.tape.calls):
+            for tensor in getattr(call.func, "tensors", ()):
+                if not tensor.requires_grad:  # a buffer of a layer
+                    self._changes.setdefault(id(tensor), position)
         self._pointers = list(map(Tensor.data_ptr, self._kept))
         self._flags = [tensor.requires_grad for tensor in self._kept]
         self._settings = [settings_of(ref()) for ref in self.tape.optimizers]
@@ -183,6 +189,11 @@ class Follower:
     def is_at_end(self) -> bool:
         """Whether all calls but the last, the optimizer's step, have been made."""
         return self.position == self._end - 1
+
+    def computes(self, tensor: Tensor) -> bool:
+        """Whether the calls that were put off make this tensor, or change it."""
+        key = id(tensor)
+        return key in self.ids or self._changes.get(key, self.position) < self.position
 
     @property
     def put_off(self) -> list[Call]:

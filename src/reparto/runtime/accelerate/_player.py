@@ -7,6 +7,7 @@ rates    learning rates on the device ───┘
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED
+from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED, SET_GRAD
 from reparto.runtime.accelerate._graph import open_graph
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import WAITING
@@ -67,7 +68,7 @@ class Tape:
         fed: What those are like that come anew, by their number.
         lasting: Which tensors the script still holds when the step is over.
         numbers: Which of these are single numbers, which it may want later.
-        changed: Which of those that are kept the step changes in place.
+        changed: Which of those that are kept the step changes in place, and from which call on.
         optimizers: Whose steps are on it; held weakly, since models come and go.
     """
 
@@ -78,7 +79,7 @@ class Tape:
     lasting: set[int]
     numbers: list[int] = field(default_factory=list)
     optimizers: list[weakref.ref[Any]] = field(default_factory=list)
-    changed: set[int] = field(default_factory=set)
+    changed: dict[int, int] = field(default_factory=dict)
 
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
@@ -131,12 +132,12 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
         if second.looks[index].shape.numel() == 1 and not second.looks[index].dtype.is_complex
     ]
     refs = [weakref.ref(optimizer) for optimizer in optimizers]
-    changed = (first.changed | second.changed) & kept.keys()
+    changed = {index: at for index, at in second.changed.items() if index in kept}
     return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs, changed)
 
 
 def _refuse(recording: Recording, fed: dict[int, Look]) -> None:
-    changed = recording.changed & fed.keys()
+    changed = recording.changed.keys() & fed.keys()
     for call in recording.calls:
         if call.func in REFUSED:
             raise NotTapedError(f"{REFUSED[call.func]} ({call.place})")
@@ -299,16 +300,22 @@ class CapturedPlayer(Stage):
         super().__init__(tape, device, home)
         leaves = [tensor for tensor in tape.kept.values() if tensor.is_leaf]
         before = [tensor.grad for tensor in leaves]
+        after: list[Any] = []
+
+        def body() -> None:
+            self._body()
+            after.extend(tensor.grad for tensor in leaves)
+
         try:
-            self._capture(self._body)
+            self._capture(body)
         finally:
-            after = [tensor.grad for tensor in leaves]
             for tensor, grad in zip(leaves, before, strict=True):
                 tensor.grad = grad
         # The graph reads gradients that were there before, and writes those that it leaves.
         self._before = before
         self._grads = list(zip(leaves, after, strict=True))
-        self._zeroes = any(isinstance(call.func, ZeroOf) for call in tape.calls)
+        self._counts: list[int] = []
+        self._zeroes = any(_zeroes(call) for call in tape.calls)
         pairs = zip(before, after, strict=True)
         if not self._zeroes and any(one is not two for one, two in pairs):
             raise NotTapedError("gradients come into other memory in each step")
@@ -332,6 +339,29 @@ class CapturedPlayer(Stage):
     def launch(self) -> None:
         """Compute all of the step; may return before it is done."""
         self.refresh()
+        self._attach()
+        if self._counts and self._holders() != self._counts:
+            self._leave_to_script()
+        self._counts = self._counts or self._holders()
+        self._replay()
+
+    def _holders(self) -> list[int]:
+        return [sys.getrefcount(grad) for _, grad in self._grads if grad is not None]
+
+    def _leave_to_script(self) -> None:
+        """The script keeps gradients of a step before: it gets them in memory of their own."""
+        for index, (param, grad) in enumerate(self._grads):
+            if grad is None or grad is self._before[index]:  # in place, for the script too
+                continue
+            again = grad.detach()
+            if param.grad is grad:
+                param.grad = again
+            grad.data = grad.detach().clone()
+            self._grads[index] = param, again
+        self._counts = []
+
+    def _attach(self) -> None:
+        """Begin with the gradients that the script sees, and leave it those that come."""
         for param, grad in self._grads:
             now = param.grad
             if now is grad:
@@ -344,7 +374,6 @@ class CapturedPlayer(Stage):
             else:
                 grad.detach().copy_(now.detach())
                 param.grad = grad
-        self._replay()
 
     def _capture(self, body: Callable[[], None]) -> None:
         """Capture what a function computes."""
@@ -353,6 +382,10 @@ class CapturedPlayer(Stage):
     def _replay(self) -> None:
         """Compute it again."""
         raise NotImplementedError
+
+
+def _zeroes(call: Call) -> bool:
+    return isinstance(call.func, ZeroOf) or call.func == SET_GRAD
 
 
 class GraphPlayer(CapturedPlayer):
@@ -484,6 +517,6 @@ def _renumbered(recording: Recording, begin: int, lasting: set[int]) -> tuple[Re
     for call in recording.calls[begin:]:
         parts = (again(call.args), again(call.kwargs))
         fresh.calls.append(Call(call.func, *parts, call.modes, again(call.result), call.place))
-    fresh.changed = {given[index].index for index in changed if index in given}
+    fresh.changed = {given[i].index: at - begin for i, at in changed.items() if i in given}
     fresh.altered = {made[index].index for index in recording.altered if index in made}
     return fresh, {made[index].index for index in lasting if index in made}

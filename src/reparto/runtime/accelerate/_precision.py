@@ -75,17 +75,22 @@ def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Pl
 
 @contextmanager
 def kept_state(tape: Tape) -> Iterator[None]:
-    """Put parameters, buffers and optimizers back as they were; random numbers go on."""
+    """Put parameters, buffers, gradients and optimizers back; random numbers go on."""
     data = {id(t) for call in tape.calls if isinstance(call.func, Rows) for t in call.func.tensors}
     tensors: list[Tensor] = [one for one in tape.kept.values() if id(one) not in data]
     for ref in tape.optimizers:
         optimizer: Any = ref()
         for state in optimizer.state.values():
             tensors += [value for value in state.values() if isinstance(value, Tensor)]
+    leaves = [one for one in tape.kept.values() if one.is_leaf]
+    grads = [one.grad for one in leaves]
+    tensors += [grad for grad in grads if grad is not None]
     copies = [tensor.detach().clone() for tensor in tensors]
     try:
         yield
     finally:
+        for leaf, grad in zip(leaves, grads, strict=True):
+            leaf.grad = grad
         with torch.no_grad():
             for tensor, copy in zip(tensors, copies, strict=True):
                 tensor.detach().copy_(copy)

@@ -8,7 +8,7 @@ The random numbers that decide the order are drawn as torch draws them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -41,6 +41,9 @@ class Rows:
 
 class Places(Protocol):
     """Who brings data to the device and cuts it there."""
+
+    def flush(self) -> None:
+        """Draw what is still to be drawn before an order is."""
 
     def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
         """Data on the device; None where they do not fit."""
@@ -88,7 +91,8 @@ class Resident:
         if order is not None:
             assert isinstance(sampler, BatchSampler)
             return _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
-        return (self._placed(torch.as_tensor([int(i) for i in batch])) for batch in sampler)
+        total = len(self._loader.dataset)  # type: ignore[arg-type]
+        return (self._placed(_indices(batch, total)) for batch in sampler)
 
     def _placed(self, indices: Tensor) -> Tensor:
         indices = indices if self._rows is None else self._rows[indices]
@@ -117,6 +121,18 @@ def _cut(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
     return iter(order[:end].split(size) if end else ())
 
 
+def _indices(given: Iterable[Any], total: int) -> Tensor:
+    """Indices as those of rows, counted from the end where they are negative.
+
+    Raises:
+        IndexError: If there is no such row; on a GPU that would be found out too late.
+    """
+    found = [int(index) for index in given]
+    if found and not (-total <= min(found) and max(found) < total):
+        raise IndexError(f"index out of range: there are {total} rows")
+    return torch.as_tensor([index + total if index < 0 else index for index in found])
+
+
 def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None] | None:
     """The tensors that a loader's items are rows of, and which rows; None where they are not."""
     if type(loader) is not DataLoader or loader.collate_fn is not default_collate:
@@ -125,7 +141,7 @@ def data_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...], Tensor | None]
         return None
     dataset, rows = loader.dataset, None
     while type(dataset) is Subset:
-        inner = torch.as_tensor([int(index) for index in dataset.indices])
+        inner = _indices(dataset.indices, len(dataset.dataset))  # type: ignore[arg-type]
         rows = inner if rows is None else inner[rows]
         dataset = dataset.dataset
     if type(dataset) is not TensorDataset or not dataset.tensors:
@@ -146,6 +162,7 @@ def iterating(places: Places, original: Any) -> Callable[[DataLoader[Any]], Any]
     """
 
     def __iter__(self: DataLoader[Any]) -> Any:
+        places.flush()
         with torch._C.DisableTorchFunction():
             found = data_of(self)
             data = None if found is None else places.placed(found[0])

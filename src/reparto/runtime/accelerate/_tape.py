@@ -145,7 +145,7 @@ class Recording:
         looks: What each tensor that was made is like.
         trouble: Why this step cannot be put on a tape; empty where it can.
         seen: Uses of tensors from outside: at which call, which one, and its version then.
-        changed: Which tensors from outside the step has changed in place.
+        changed: Which tensors from outside the step has changed in place, and from which call on.
         altered: Which tensors it has changed in place after it made them.
     """
 
@@ -154,7 +154,7 @@ class Recording:
     looks: list[Look] = field(default_factory=list)
     trouble: str = ""
     seen: list[tuple[int, int, int]] = field(default_factory=list)
-    changed: set[int] = field(default_factory=set)
+    changed: dict[int, int] = field(default_factory=dict)
     altered: set[int] = field(default_factory=set)
     _born: list[int] = field(default_factory=list)
     _refs: dict[int, Made | Given] = field(default_factory=dict)
@@ -212,13 +212,24 @@ class Recording:
         self._refs.clear()
         return {index for index, ref in enumerate(held) if ref() is not None} | self._wanted
 
-    def changed_since(self, begin: int) -> set[int]:
-        """Which tensors from outside were changed after their first use from this call on."""
-        return {
-            index
-            for position, index, version in self.seen
-            if position >= begin and version != version_of(self.given[index])
-        }
+    def has_changed(self, value: Any) -> bool:
+        """Whether this step has changed tensors of a value, that come from outside, so far."""
+        refs = [(self._refs.get(id(tensor)), tensor) for tensor in tensors_in(value)]
+        now = {ref.index: version_of(tensor) for ref, tensor in refs if type(ref) is Given}
+        return any(now.get(index, version) != version for _, index, version in self.seen)
+
+    def changed_since(self, begin: int) -> dict[int, int]:
+        """Which tensors from outside were changed, and when at the earliest, from this call on."""
+        changed: dict[int, int] = {}
+        seen: dict[int, tuple[int, int]] = {}
+        last = [(len(self.calls), index, version_of(one)) for index, one in enumerate(self.given)]
+        for position, index, version in (*self.seen, *last):
+            before = seen.get(index)
+            if before is not None and before[1] != version:
+                changed.setdefault(index, before[0])
+            if position >= begin:
+                seen[index] = position, version
+        return changed
 
     def _noted(self, value: Any) -> Any:
         if isinstance(value, Tensor):
