@@ -21,7 +21,7 @@ from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
 from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
-from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording, version_of
+from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording, memory_of, version_of
 
 
 class StepOf:
@@ -132,6 +132,9 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
     ]
     refs = [weakref.ref(optimizer) for optimizer in optimizers]
     changed = (first.changed | second.changed) & kept.keys()
+    memories = {memory_of(kept[index]) for index in changed}
+    if any(memory_of(second.given[index]) in memories for index in fed):
+        raise NotTapedError("is handed a part of a tensor that it changes")
     return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs, changed)
 
 
