@@ -186,6 +186,8 @@ class Accelerator:
         now = [(id(tensor), tensor._version) for tensor in tensors]
         if known is not None and known[0] == now:
             rows: _resident.Rows = known[1]
+            if self._is_gpu:
+                rows.refresh(tensors)
             return rows
         if self._is_gpu:
             missing = sum(tensor.nbytes for tensor in tensors)

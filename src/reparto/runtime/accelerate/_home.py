@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from reparto.runtime.accelerate._calls import BACKWARD
-from reparto.runtime.accelerate._found import mapped, tensors_in
+from reparto.runtime.accelerate._found import is_foreign, mapped, tensors_in
 
 #: Calls that hand numbers to the script's own memory: of the CPU.
 _READERS: frozenset[Any] = frozenset(getattr(Tensor, name) for name in ("numpy", "__array__"))
@@ -133,7 +133,7 @@ class Home:
         if self._belongs(tensor):
             self._move(tensor)
             return tensor
-        if tensor.requires_grad:
+        if tensor.requires_grad or is_foreign(tensor):
             return tensor.to(self.device)
         known = self._copies.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == tensor._version:
