@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.runtime.accelerate.trained import PLAYERS, both, same
+from tests.runtime.accelerate.trained import PLAYERS, accelerated, both, same
 from torch import nn
 
 
@@ -43,3 +43,25 @@ def cut_behind(memory, found):
 def test_a_part_of_a_tensor_shows_what_the_step_wrote_into_it(cut, player):
     plain, fast, _ = both(lambda: trained(cut), player)
     same(plain, fast)
+
+
+def test_data_that_are_cut_within_a_played_step_are_brought_together_like_all_others():
+    layer, data, order = nn.Linear(3, 1), torch.randn(8, 3), torch.randperm(8)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-2)
+    cuts = []
+    with accelerated() as accelerator:
+        run = accelerator.home.run
+
+        def seen(func, args, kwargs):
+            cuts.append(func)
+            return run(func, args, kwargs)
+
+        accelerator.home.run = seen
+        for number in range(10):
+            optimizer.zero_grad()
+            part = data[order[number % 4 : number % 4 + 4]]
+            layer(part).sum().backward()
+            optimizer.step()
+        num_played = accelerator.engine.num_played
+    assert num_played > 0
+    assert sum(func is torch.Tensor.__getitem__ for func in cuts) == 20
