@@ -42,3 +42,12 @@ def test_only_copies_of_torchs_own_memory_are_kept(make, is_kept):
     tensor = make(np.zeros(3))
     _, second, third = (home.on_device(tensor) for _ in range(3))
     assert (second is third) is is_kept
+
+
+def test_tensors_whose_changes_nobody_counts_are_copied_each_time():
+    home = Home(torch.device("meta"))
+    home._is_gpu = True
+    with torch.inference_mode():
+        mask = torch.ones(3)
+        made = [home.on_device(mask) for _ in range(3)]
+    assert all(one.device.type == "meta" for one in made)

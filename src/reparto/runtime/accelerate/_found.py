@@ -26,7 +26,9 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def is_foreign(tensor: Tensor) -> bool:
-    """Whether others than torch may change it unseen: numpy, whose array it is, or a process."""
+    """Whether it may change unseen: its memory is numpy's or a process's, or nobody counts."""
+    if tensor.is_inference():
+        return True
     if tensor.layout != torch.strided:
         return False
     storage = tensor.untyped_storage()
