@@ -106,7 +106,15 @@ def test_accelerated_form_is_one_worker_that_is_accelerated(cell):
 
     jobs = [job_of(replace(cell, form=form), "t.py", (), 9) for form in ("plain", "accelerated")]
     assert [job.accelerate for job in jobs] == ["off", "on"]
-    assert [job.options.losses for job in jobs] == [True, False]
+
+
+def test_an_accelerated_run_and_a_plain_one_are_asked_for_the_same(cell):
+    from dataclasses import replace
+
+    for device in ("cpu", "cuda:0"):
+        ways = [replace(cell, form=form, device=device) for form in ("plain", "accelerated")]
+        plain, accelerated = (job_of(way, "t.py", (), 9).options for way in ways)
+        assert plain == accelerated
 
 
 def test_a_script_finds_the_device_of_its_cell_and_no_other(monkeypatch):

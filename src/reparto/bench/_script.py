@@ -155,11 +155,11 @@ class _Collector(api.Watcher):
 def job_of(cell: Cell, script: str, args: tuple[str, ...], steps: int) -> Job:
     """What is run for a cell.
 
-    Losses are asked for where that costs nothing: on a GPU, asking waits for the step, and an
-    accelerated run puts off what nobody asks for.
+    Losses are asked for on the CPU, of accelerated runs as of plain ones: asking is work, and both
+    are to do the same. On a GPU nobody asks, since asking waits for the step.
     """
     shared = cell.strategy != "single"
-    told = shared or not (cell.device.startswith("cuda") or cell.form == ACCELERATED)
+    told = shared or not cell.device.startswith("cuda")
     return Job(
         script=script,
         args=args,

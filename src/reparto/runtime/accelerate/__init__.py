@@ -28,6 +28,7 @@ from reparto.runtime.accelerate._later import Later, now
 from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Tape
 from reparto.runtime.accelerate._pure import PureCalls, listen
 from reparto.runtime.accelerate._steps import fast
+from reparto.runtime.accelerate._tape import version_of
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -185,9 +186,11 @@ class Accelerator:
     def placed(self, tensors: tuple[Tensor, ...]) -> _resident.Rows | None:
         """Data, on the device; None where they take too much of its memory."""
         known = self._data.get(tensors[0])
-        now = [(id(tensor), tensor._version) for tensor in tensors]
+        now = [(id(tensor), version_of(tensor)) for tensor in tensors]
         if known is not None and known[0] == now:
             rows: _resident.Rows = known[1]
+            if self._is_gpu:
+                rows.refresh(tensors)
             return rows
         if self._is_gpu:
             missing = sum(tensor.nbytes for tensor in tensors)

@@ -144,7 +144,7 @@ class Engine:
         follower = self._following
         if follower is not None:
             if comes_anew(func, args) and not self._is_put_off(args):
-                return func(*self._real(args), **kwargs)
+                return self._run(func, self._real(args), self._real(kwargs))
             if func in OWN_LOOKS and id(args[0]) not in follower.ids:
                 return func(*self._real(args), **kwargs)
             answer = follower.follow(func, args, kwargs)

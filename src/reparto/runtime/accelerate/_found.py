@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -22,6 +23,16 @@ def tensors_in(value: Any) -> list[Tensor]:
     elif type(value) is slice:
         found += tensors_in((value.start, value.stop, value.step))
     return found
+
+
+def is_foreign(tensor: Tensor) -> bool:
+    """Whether it may change unseen: its memory is numpy's or a process's, or nobody counts."""
+    if tensor.is_inference():
+        return True
+    if tensor.layout != torch.strided:
+        return False
+    storage = tensor.untyped_storage()
+    return not storage.resizable() or storage.is_shared()
 
 
 def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:

@@ -14,14 +14,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from reparto.runtime.accelerate._calls import BACKWARD
-from reparto.runtime.accelerate._found import mapped, tensors_in
+from reparto.runtime.accelerate._found import is_foreign, mapped, tensors_in
 
 #: Calls that hand numbers to the script's own memory: of the CPU.
 _READERS: frozenset[Any] = frozenset(getattr(Tensor, name) for name in ("numpy", "__array__"))
 #: Calls that cross devices by themselves.
 _CROSSING = BACKWARD | {Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as}
+#: Calls that may be given sizes of batches, which torch wants on the CPU, behind the data.
+_SIZED: frozenset[Any] = frozenset(
+    getattr(torch._C._VariableFunctions, name)
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence")
+)
 
 
 class Home:
@@ -110,7 +116,12 @@ class Home:
         if name == "__getitem__" and target is not None and target.device.type == "cpu":
             rest = mapped(args[1:], lambda tensor: tensor.cpu())
             return func(target, *rest)  # data on the CPU, cut by numbers that were computed
-        return func(*mapped(args, self.on_device), **mapped(kwargs, self.on_device))
+        stay = _sizes_in(func, args, kwargs)
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor if id(tensor) in stay else self.on_device(tensor)
+
+        return func(*mapped(args, moved), **mapped(kwargs, moved))
 
     def _belongs(self, tensor: Any) -> bool:
         return isinstance(tensor, nn.Parameter) or getattr(tensor, "_reparto_buffer", False)
@@ -122,7 +133,7 @@ class Home:
         if self._belongs(tensor):
             self._move(tensor)
             return tensor
-        if tensor.requires_grad:
+        if tensor.requires_grad or is_foreign(tensor):
             return tensor.to(self.device)
         known = self._copies.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == tensor._version:
@@ -140,6 +151,16 @@ class Home:
     def source(self, tensor: Tensor) -> Tensor:
         """What is copied where a batch is handed in."""
         return tensor
+
+
+def _sizes_in(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
+    """Tensors that stay on the CPU: the sizes of batches of packed sequences."""
+    found = [
+        one.batch_sizes for one in (*args, *kwargs.values()) if isinstance(one, PackedSequence)
+    ]
+    if func in _SIZED and isinstance(args[1], Tensor) and not args[1].is_floating_point():
+        found.append(args[1])
+    return set(map(id, found))
 
 
 _GPU, _CPU = "cuda", "cpu"

@@ -17,12 +17,21 @@ import torch
 from torch import Tensor
 
 from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED, SET_GRAD
+from reparto.runtime.accelerate._found import is_foreign
 from reparto.runtime.accelerate._graph import open_graph
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
 from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
-from reparto.runtime.accelerate._tape import Call, Given, Look, Made, Recording, version_of
+from reparto.runtime.accelerate._tape import (
+    Call,
+    Given,
+    Look,
+    Made,
+    Recording,
+    memory_of,
+    version_of,
+)
 
 
 class StepOf:
@@ -133,6 +142,9 @@ def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
     ]
     refs = [weakref.ref(optimizer) for optimizer in optimizers]
     changed = {index: at for index, at in second.changed.items() if index in kept}
+    memories = {memory_of(kept[index]) for index in changed}
+    if any(memory_of(second.given[index]) in memories for index in fed):
+        raise NotTapedError("is handed a part of a tensor that it changes")
     return Tape(second.calls, second.looks, kept, fed, lasting, sorted(numbers), refs, changed)
 
 
@@ -251,7 +263,7 @@ class Stage:
         """Copy tensors of the CPU again that the script has changed since."""
         for one in self._copied:
             tensor, copy, version = one
-            if version_of(tensor) != version:
+            if version_of(tensor) != version or is_foreign(tensor):
                 copy.copy_(tensor)
                 one[2] = version_of(tensor)
 

@@ -23,6 +23,8 @@ from torch.utils.data import (
     default_collate,
 )
 
+from reparto.runtime.accelerate._found import is_foreign
+
 
 class Rows:
     """Cuts rows out of data, as a call of a tape.
@@ -37,6 +39,12 @@ class Rows:
 
     def __call__(self, index: Tensor) -> list[Tensor]:
         return [torch.index_select(tensor, 0, index) for tensor in self.tensors]
+
+    def refresh(self, sources: tuple[Tensor, ...]) -> None:
+        """Copy again, from the data of the script, what may have changed unseen."""
+        for mine, theirs in zip(self.tensors, sources, strict=True):
+            if is_foreign(theirs):
+                mine.copy_(theirs)
 
 
 class Places(Protocol):

@@ -126,6 +126,14 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
+def memory_of(tensor: Tensor) -> int:
+    """A number of the memory that a tensor shares with all that were cut out of it."""
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (RuntimeError, NotImplementedError):  # a sparse one has none
+        return id(tensor)
+
+
 def is_plain(tensor: Tensor) -> bool:
     """Whether it is torch's own kind of tensor, and no wrapper of one."""
     return type(tensor) in _PLAIN and not _is_wrapped(tensor)
