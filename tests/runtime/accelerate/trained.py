@@ -34,7 +34,7 @@ def accelerated(player="repeat", **options):
     accelerator = Accelerator(CPU, world, capture="no" if player == "no" else "repeat")
     engine = accelerator.engine
     if player == "memory":
-        engine._make_player = lambda tape: MemoryPlayer(tape, CPU, accelerator.home.on_device)
+        engine._make_player = lambda tape: MemoryPlayer(tape, CPU, accelerator.home)
     world.accelerator = accelerator
     accelerator.notes = notes
     accelerator.install()

@@ -259,7 +259,7 @@ class Recording:
             return {key: self._noted(one) for key, one in value.items()}
         if isinstance(value, tuple):
             return Rebuilt(value, tuple(map(self._noted, value)))
-        if hasattr(value, "__array_interface__") and getattr(value, "shape", ()):
+        if hasattr(value, "__array_interface__") and getattr(value, "shape", None):
             self.trouble = self.trouble or "works with an array of numpy's"
         if tensors_in(value):
             self.trouble = self.trouble or f"hands tensors over in a {kind.__name__}"
