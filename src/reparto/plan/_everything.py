@@ -6,7 +6,6 @@ The planner that measures comes later, behind the same function.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -14,7 +13,6 @@ from typing import Literal
 from reparto.errors import UsageError
 from reparto.spec import Cluster, Host, Job, Plan, Program, StrategyConfig
 
-_GPU_WORDS = re.compile(r"\bcuda\b|\baccelerator\b|gpu", re.IGNORECASE)
 _LAUNCHES = {
     "torchrun": "the script distributes itself: started as torchrun would",
     "plain": "the script is started as it is, in one process",
@@ -104,7 +102,7 @@ def place(num_workers: int, hosts: Sequence[Host], device: str) -> tuple[str, ..
 def _device(cluster: Cluster, program: Program) -> tuple[Literal["cpu", "cuda"], list[str]]:
     if not any(host.num_gpus for host in cluster.hosts):
         return "cpu", []
-    if any(_GPU_WORDS.search(file.original) for file in program.files):
+    if program.names_gpu:
         return "cuda", []
     return "cpu", ["there are GPUs, but the script never asks for one"]
 

@@ -131,6 +131,8 @@ class _Worker:
             world = self._joined()
         except Served as served:
             return 0, served.summary
+        if world.accelerator is not None:
+            world.accelerator.home.may_ask = program.names_gpu
         world.stopping.on_decided = self._on_stopping
         world.stopping.heed()
         if self._seat.world_size == 1:

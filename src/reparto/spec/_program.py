@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["note", "warning", "error"]
+
+_GPU_WORDS = re.compile(r"\bcuda\b|\baccelerator\b|gpu", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +104,8 @@ class Program:
     findings: tuple[Finding, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     launch: Literal["reparto", "torchrun", "plain"] = "reparto"
+
+    @property
+    def names_gpu(self) -> bool:
+        """Whether the script mentions a GPU anywhere: it may then ask for one."""
+        return any(_GPU_WORDS.search(file.original) for file in self.files)

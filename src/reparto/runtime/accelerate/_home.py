@@ -43,6 +43,8 @@ class Home:
         self._is_gpu = device.type == "cuda"
         #: Whether the script itself has asked for the GPU.
         self.is_asked_for = False
+        #: Whether it names a GPU anywhere.
+        self.may_ask = True
         self._allowed_tf32 = torch.backends.cudnn.allow_tf32
         self._copies: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
         self._met: set[int] = set()
@@ -99,8 +101,11 @@ class Home:
         return func(*args, **kwargs)
 
     def asked(self) -> None:
-        """The script itself has asked for the GPU: it gets what torch gives to such scripts."""
-        if not self.is_asked_for:
+        """The script itself has asked for the GPU: it gets what torch gives to such scripts.
+
+        A script that never names one has only handed on where a tensor already is.
+        """
+        if self.may_ask and not self.is_asked_for:
             self.is_asked_for = True
             torch.backends.cudnn.allow_tf32 = self._allowed_tf32
 
