@@ -125,7 +125,8 @@ GPU = cluster(4, gpus=1)
 def test_one_worker_is_accelerated_where_there_is_one_gpu_or_where_it_is_asked_for(
     there, job, found
 ):
-    made = plan(Job(script="t.py", **job), there, program())
+    job = Job(script="t.py", **{"accelerate": "auto", **job})
+    made = plan(job, there, program())
     assert made.accelerate == found
     if found:
         assert (made.num_workers, made.strategy.kind) == (1, "single")

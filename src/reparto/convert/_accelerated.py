@@ -1,9 +1,9 @@
 """The script as an accelerated run takes it: numbers come later if nothing waits for them.
 
 ``total += loss.item()`` becomes ``total += reparto.later(loss, total)``, and behind the loop
-stands ``total = reparto.now(total)``. Only sums are changed, and lists that are only appended to, of
-variables that the loop does nothing else with; what else a script does with a number, it does
-with the number.
+stands ``total = reparto.now(total)``. Only sums are changed, and lists that are only appended
+to, of variables that the loop does nothing else with; what else a script does with a number, it
+does with the number.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _OWN = (
 
 
 def _getters(names: list[str]) -> set[Any]:
-    found = (getattr(Tensor, name, None) for name in names)
+    found: list[Any] = [getattr(Tensor, name, None) for name in names]
     return {attribute.__get__ for attribute in found if hasattr(attribute, "__get__")}
 
 

@@ -248,7 +248,7 @@ class Follower:
         return True
 
     def answered(self, kind: int, what: Any) -> Any:
-        if kind == _STAND_IN or kind == _SAME:
+        if kind in (_STAND_IN, _SAME):
             return self.current[what]
         if kind == _NOTHING:
             return what

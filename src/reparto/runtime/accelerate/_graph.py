@@ -29,9 +29,8 @@ def open_graph(recording: Recording, lasting: Iterable[int]) -> str:
             freed |= _above(_made(call.args), makers)
     looks = recording.looks
     for index in lasting:
-        if looks[index].requires_grad:
-            if not _above({index}, makers) & freed:
-                return "keeps something for a backward pass after the step"
+        if looks[index].requires_grad and not _above({index}, makers) & freed:
+            return "keeps something for a backward pass after the step"
     return ""
 
 

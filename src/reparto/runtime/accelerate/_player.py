@@ -140,9 +140,9 @@ def _refuse(recording: Recording, fed: dict[int, Look]) -> None:
     for call in recording.calls:
         if call.func in REFUSED:
             raise NotTapedError(f"{REFUSED[call.func]} ({call.place})")
-        if call.func in BACKWARD and call.func is not torch.autograd.grad:
-            if call.kwargs.get("create_graph"):
-                raise NotTapedError(f"computes gradients of gradients ({call.place})")
+        attaches = call.func in BACKWARD and call.func is not torch.autograd.grad
+        if attaches and call.kwargs.get("create_graph"):
+            raise NotTapedError(f"computes gradients of gradients ({call.place})")
         indices = {ref.index for ref in refs_in((call.args, call.kwargs)) if type(ref) is Given}
         if call.func == DATA and indices & fed.keys():
             made = {ref.index for ref in refs_in(call.result) if type(ref) is Made}

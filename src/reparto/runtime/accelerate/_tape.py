@@ -1,4 +1,4 @@
-"""Tape: what a training step asked of torch, call by call, and whether the next step asks the same.
+"""Tape: what a training step asked of torch, call by call, and whether the next asks the same.
 
 While a step runs as it always did, `Recording` writes down each call. Two steps with the same
 calls make a `Tape`. From then on the script's own Python still runs in every step, but a call
@@ -251,7 +251,7 @@ class Recording:
             return {key: self._noted(one) for key, one in value.items()}
         if isinstance(value, tuple):
             return Rebuilt(value, tuple(map(self._noted, value)))
-        if hasattr(value, "__array_interface__") and getattr(value, "shape", ()):
+        if hasattr(value, "__array_interface__") and getattr(value, "shape", None):
             self.trouble = self.trouble or "works with an array of numpy's"
         if tensors_in(value):
             self.trouble = self.trouble or f"hands tensors over in a {kind.__name__}"

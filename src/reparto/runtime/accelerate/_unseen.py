@@ -1,4 +1,4 @@
-"""What does not pass through torch functions, and must not meet tensors that only stand for others.
+"""What does not pass through torch functions, and must not meet tensors that stand for others.
 
 Functions of the user's own for gradients, compiled code, other threads, and modules whose tensors
 are exchanged for the time of a call. What was put off is computed before any of them runs.
@@ -78,9 +78,9 @@ def _handing_over(engine: Engine, original: Any, *, always: bool = False) -> Any
 
     @functools.wraps(original)
     def hand_over(own: Any, *args: Any, **kwargs: Any) -> Any:
-        if engine.is_here and not engine.is_busy:
-            if always or tensors_in((args, kwargs)):
-                engine.hand_over((args, kwargs))
+        is_read = always or bool(tensors_in((args, kwargs)))
+        if is_read and engine.is_here and not engine.is_busy:
+            engine.hand_over((args, kwargs))
         return original(own, *args, **kwargs)
 
     return hand_over
