@@ -1,12 +1,13 @@
 """System C's grid as one writes it: no GPU, no reparto. Trains each model for some seconds.
 
-    python grid.py --models all --seconds 1
-    reparto run --accelerate grid.py --models all --seconds 1
+python grid.py --models all --seconds 1
+reparto run --accelerate grid.py --models all --seconds 1
 """
 
 import argparse
 import json
 import time
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +47,7 @@ class Perceptron(nn.Module):
     def __init__(self, hidden):
         super().__init__()
         sizes = [50, *hidden]
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.out = nn.Linear(sizes[-1], 1)
 
     def forward(self, x):
@@ -76,9 +77,9 @@ def batch_of(name):
     return 512 if name == "cnn" else 1000
 
 
-def train(name, seconds):
+def train(name, seconds, samples=None):
     torch.manual_seed(0)
-    x, y = data_of(name, samples_of(name))
+    x, y = data_of(name, samples or samples_of(name))
     loader = DataLoader(TensorDataset(x, y), batch_size=batch_of(name), shuffle=True)
     model = model_of(name).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
@@ -103,12 +104,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="all")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--samples", type=int)
     parser.add_argument("--out", default="grid.jsonl")
     args = parser.parse_args()
     chosen = names() if args.models == "all" else args.models.split(",")
     with open(args.out, "w") as file:
         for name in chosen:
-            found = train(name, args.seconds)
+            found = train(name, args.seconds, args.samples)
             file.write(json.dumps(found) + "\n")
             file.flush()
 

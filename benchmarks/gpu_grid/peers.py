@@ -43,6 +43,7 @@ def captured(name, seconds, precision):
     """A captured step over data on the GPU; batches are gathered into its memory."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = precision != "f32"
+    torch.backends.cudnn.allow_tf32 = precision != "f32"
     batch = grid.batch_of(name)
     x, y = (one.cuda() for one in grid.data_of(name, grid.samples_of(name)))
     model = grid.model_of(name).cuda()

@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ def measure(way: str, models: str, seconds: float, folder: Path) -> Json:
         row = json.loads(line)
         steps = row["step_s"][2:] or row["step_s"]
         rows[row["model"]] = {"step_s": statistics.median(steps), "loss": row["loss"]}
-    notes = [line for line in told.stdout.splitlines() if "captured" in line]
+    run = folder / f"{way}.run.json"
+    notes = json.loads(run.read_text())["result"]["notes"] if run.exists() else []
+    run.unlink(missing_ok=True)
+    out.unlink(missing_ok=True)
     print(f"{way}: {len(rows)} models, {time.time() - began:.0f} s {notes}", flush=True)
     return rows
 
@@ -69,7 +73,7 @@ def parameters(name: str) -> int:
     if name == "cnn":
         return 4_352_641
     sizes = [50, *map(int, name.split("-")), 1]
-    return sum(a * b + b for a, b in zip(sizes, sizes[1:], strict=False))
+    return sum(a * b + b for a, b in pairwise(sizes))
 
 
 def report(found: Json) -> Json:

@@ -58,8 +58,9 @@ _ONE_COLOUR = "One colour a device and way of using it."
 
 def drawings(report: BenchReport, deadline_s: float) -> list[Drawing]:
     """Every figure for which there are rows."""
-    train = [row for row in report.measurements if row.mode == "train"]
-    infer = [row for row in report.measurements if row.mode == "infer"]
+    known = [row for row in report.measurements if row.work.batch_rows]  # not of every script
+    train = [row for row in known if row.mode == "train"]
+    infer = [row for row in known if row.mode == "infer"]
     found: list[Drawing | None] = [
         _against_size(train, "size", "parameters", lambda row: row.work.num_parameters),
         _against_size(

@@ -25,6 +25,7 @@ COMMANDS = {
     "simulate": "predict what every strategy would take on hosts that are not there",
     "compare": "run several strategies, one after the other, and draw how they did",
     "fit-batch": "find the largest batch that fits each device",
+    "bench": "time a model, its training and inference, on each device",
     "lab": "play a network of machines on this one, and run scripts on it",
     "stop": "end a run after a step, with a checkpoint",
     "strategies": "list how workers can agree, and what can be set",

@@ -23,6 +23,7 @@ MIN_SHM_BYTES = 256 << 20
 
 #: What the extras bring; see pyproject.toml.
 _EXTRAS = {
+    "bench": ("pyarrow", "onnxruntime", "onnxscript", "tensorboard"),
     "compare": ("matplotlib",),
     "ray": ("ray",),
     "examples": ("sklearn", "pandas", "matplotlib", "tqdm", "tensorboard"),

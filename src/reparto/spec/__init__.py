@@ -1,5 +1,6 @@
 """The nouns of reparto: frozen, strict, no torch. Reading this folder is reading the system."""
 
+from reparto.spec._advice import Advice, Choice, Crossover, Verdict
 from reparto.spec._cluster import Cluster, Host, Line, Link
 from reparto.spec._codec import finite, from_json, from_plain, to_json, to_plain
 from reparto.spec._comparison import ComparedRun, Comparison, Waypoint
@@ -57,12 +58,15 @@ from reparto.spec._survey import (
 from reparto.spec._usage import HostUsage, Recording, UsageSample
 
 __all__ = [
+    "Advice",
     "Assignment",
     "Begin",
     "BenchReport",
+    "Choice",
     "Cluster",
     "ComparedRun",
     "Comparison",
+    "Crossover",
     "DeviceFit",
     "Diagnostic",
     "Divergence",
@@ -121,6 +125,7 @@ __all__ = [
     "Trial",
     "Usage",
     "UsageSample",
+    "Verdict",
     "VerifyResult",
     "Waypoint",
     "Wish",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from reparto.spec._advice import Advice
+
 #: What is wrong with a row, by name; `bench` says each in words.
 Flag = Literal["did-not-learn", "not-like-for-like", "noisy", "throttled", "failed"]
 
@@ -61,7 +63,8 @@ class Measurement:
         peak_bytes: The most memory beyond an idle process; of the GPU where it computed on one.
         energy_j: Of a step; None where the device does not report it.
         loss_first: Before the first step.
-        loss_last: Mean of the last steps.
+        loss_last: After `Work.target_steps`, on samples that are the same for all rows; of a
+            script the mean of its last steps.
         loss_constant: That of the best constant answer on the same data.
         flags: What is wrong with it.
         notes: In words, for people.
@@ -106,9 +109,13 @@ class BenchReport:
         measurements: In the order in which they were made.
         planned: How many rows there will be when it is complete.
         took_s: Seconds of measuring.
+        advice: Which device to use; None if nobody has asked.
+        traces: By the cell that was traced, in words which operations took the time.
     """
 
     environment: Mapping[str, Any] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
     planned: int = 0
     took_s: float = 0.0
+    advice: Advice | None = None
+    traces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

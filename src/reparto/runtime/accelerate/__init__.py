@@ -64,7 +64,7 @@ class Accelerator:
         capture = capture or capture_on(device.type)
         makers: dict[str, Callable[[Tape], Player]] = {
             "graph": self._captured,
-            "repeat": lambda tape: RepeatPlayer(tape, device, self.home.on_device),
+            "repeat": lambda tape: RepeatPlayer(tape, device, self.home),
         }
         self.engine: Engine | None = None
         if capture != "no":
@@ -115,7 +115,7 @@ class Accelerator:
         return player
 
     def _graph(self, tape: Tape) -> Player:
-        return GraphPlayer(tape, self.device, self.home.on_device, self._stream)
+        return GraphPlayer(tape, self.device, self.home, self._stream)
 
     def uninstall(self) -> None:
         """Put everything back."""

@@ -306,10 +306,11 @@ class Engine:
             public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
         ) -> Any:
             follower = self._following
+            if public_api in QUIET and depth() == 1:
+                with torch._C.DisableTorchFunction():
+                    return public_api(*args, **kwargs)
             if follower is not None and not self.is_busy and depth() == 1:
                 with torch._C.DisableTorchFunction():
-                    if public_api in QUIET:
-                        return public_api(*args, **kwargs)
                     answer = follower.follow(public_api, args, kwargs)
                     if answer is not MISS:
                         if public_api in BACKWARD:
@@ -442,7 +443,7 @@ class Engine:
             player = self._make_player(tape)
         finally:
             self.is_busy = was
-        self.followers.insert(0, Follower(player, self.ring, self.home.source))
+        self.followers.insert(0, Follower(player, self.ring, self.home))
         self._in_vain, self.reason = 0, ""
 
     def _cannot(self, why: str) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from reparto.runtime.accelerate._found import rebuilt
+from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import History, Later, Ring
 from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._run import make_calls
@@ -140,11 +141,11 @@ class Follower:
     Args:
         player: The tape, ready to be played.
         ring: Where numbers are kept that the script wants later.
-        source: What of a fed tensor is copied: itself, or the same data on the device.
+        home: Knows where tensors belong.
     """
 
-    def __init__(self, player: Player, ring: Ring, source: Callable[[Tensor], Tensor]) -> None:
-        self.player, self.tape, self._ring, self._source = player, player.tape, ring, source
+    def __init__(self, player: Player, ring: Ring, home: Home) -> None:
+        self.player, self.tape, self._ring, self._home = player, player.tape, ring, home
         self.kind = player.device.type
         self._stand_ins = _stand_ins(player)
         self.current: list[Any] = list(self._stand_ins)
@@ -243,7 +244,7 @@ class Follower:
             return False
         if not is_plain(arg):
             return False
-        slot.copy_(self._source(arg), non_blocking=True)
+        slot.copy_(self._home.source(arg), non_blocking=True)
         self.fed[index] = arg
         return True
 
@@ -352,7 +353,7 @@ class Follower:
         for index, tensor in (*self.tape.kept.items(), *self.fed.items()):
             given[index] = tensor
         calls = self.tape.calls[: self.position]
-        made = make_calls(calls, given, len(self.tape.looks), self.kind)
+        made = make_calls(calls, given, len(self.tape.looks), self.kind, self._home.run)
         pairs = []
         for index, result in enumerate(made):
             if result is not None:

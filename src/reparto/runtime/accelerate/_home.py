@@ -81,7 +81,7 @@ class Home:
         return func(*args, **kwargs)
 
     def _sent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The script sends a tensor: what it calls the CPU is the GPU, unless it knows of one."""
+        """Sent somewhere: what the script calls the CPU is the GPU, if it knows none."""
         if func is Tensor.cuda or _names(_GPU, (*args, *kwargs.values())):
             self.asked()
         if self.is_asked_for:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from reparto.runtime.accelerate._calls import BACKWARD, DATA, FACTORIES, REFUSED, SET_GRAD
 from reparto.runtime.accelerate._graph import open_graph
+from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import WAITING
 from reparto.runtime.accelerate._run import make_calls, refs_in
 from reparto.runtime.accelerate._steps import fast, is_capturable, rate_tensors
@@ -210,13 +211,11 @@ class Stage:
     Args:
         tape: What is to be played.
         device: Where.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
     """
 
-    def __init__(
-        self, tape: Tape, device: torch.device, on_device: Callable[[Tensor], Tensor]
-    ) -> None:
-        self.tape, self.device = tape, device
+    def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
+        self.tape, self.device, self._home = tape, device, home
         self.slots = {
             index: torch.zeros(look.shape, dtype=look.dtype, device=device)
             for index, look in tape.fed.items()
@@ -226,7 +225,7 @@ class Stage:
         self._copied: list[list[Any]] = []
         self._given: list[Any] = [None] * (1 + max([*tape.kept, *tape.fed], default=-1))
         for index, tensor in tape.kept.items():
-            self._given[index] = copy = on_device(tensor)
+            self._given[index] = copy = home.on_device(tensor)
             if copy is not tensor:
                 if index in tape.changed:
                     raise NotTapedError("adds up in a tensor of the CPU")
@@ -281,7 +280,8 @@ class Stage:
         steps = [call.func for call in self.tape.calls if isinstance(call.func, StepOf)]
         for step, rates in zip(steps, self.rates, strict=True):
             step.rates = rates
-        return make_calls(self._calls, self._given, len(self.tape.looks), self.device.type)
+        num_made, kind = len(self.tape.looks), self.device.type
+        return make_calls(self._calls, self._given, num_made, kind, self._home.run)
 
 
 class CapturedPlayer(Stage):
@@ -293,13 +293,11 @@ class CapturedPlayer(Stage):
     Args:
         tape: What is to be played.
         device: Where.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
     """
 
-    def __init__(
-        self, tape: Tape, device: torch.device, on_device: Callable[[Tensor], Tensor]
-    ) -> None:
-        super().__init__(tape, device, on_device)
+    def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
+        super().__init__(tape, device, home)
         leaves = [tensor for tensor in tape.kept.values() if tensor.is_leaf]
         before = [tensor.grad for tensor in leaves]
         after: list[Any] = []
@@ -396,7 +394,7 @@ class GraphPlayer(CapturedPlayer):
     Args:
         tape: What is to be played.
         device: The GPU.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
         stream: On which all of the training runs.
     """
 
@@ -404,11 +402,11 @@ class GraphPlayer(CapturedPlayer):
         self,
         tape: Tape,
         device: torch.device,
-        on_device: Callable[[Tensor], Tensor],
+        home: Home,
         stream: Any,
     ) -> None:
         self._graph, self._stream = torch.cuda.CUDAGraph(), stream
-        super().__init__(tape, device, on_device)
+        super().__init__(tape, device, home)
 
     def _capture(self, body: Callable[[], None]) -> None:
         with torch.cuda.graph(self._graph, stream=self._stream):
@@ -424,13 +422,11 @@ class RepeatPlayer(Stage):
     Args:
         tape: What is to be played.
         device: Where.
-        on_device: A kept tensor, where the device can read it.
+        home: Knows where tensors belong.
     """
 
-    def __init__(
-        self, tape: Tape, device: torch.device, on_device: Callable[[Tensor], Tensor]
-    ) -> None:
-        super().__init__(tape, device, on_device)
+    def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
+        super().__init__(tape, device, home)
         for index in tape.lasting:
             look = tape.looks[index]
             self.lasting[index] = torch.zeros(look.shape, dtype=look.dtype, device=device)

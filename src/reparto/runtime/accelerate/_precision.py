@@ -75,7 +75,7 @@ def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Pl
 
 @contextmanager
 def kept_state(tape: Tape) -> Iterator[None]:
-    """Put parameters, buffers, gradients and optimizers back as they were."""
+    """Put parameters, buffers, gradients and optimizers back; random numbers go on."""
     data = {id(t) for call in tape.calls if isinstance(call.func, Rows) for t in call.func.tensors}
     tensors: list[Tensor] = [one for one in tape.kept.values() if id(one) not in data]
     for ref in tape.optimizers:
@@ -86,7 +86,6 @@ def kept_state(tape: Tape) -> Iterator[None]:
     grads = [one.grad for one in leaves]
     tensors += [grad for grad in grads if grad is not None]
     copies = [tensor.detach().clone() for tensor in tensors]
-    random: Any = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     try:
         yield
     finally:
@@ -95,8 +94,6 @@ def kept_state(tape: Tape) -> Iterator[None]:
         with torch.no_grad():
             for tensor, copy in zip(tensors, copies, strict=True):
                 tensor.detach().copy_(copy)
-        if random is not None:
-            torch.cuda.set_rng_state(random)
 
 
 def seconds(player: Player) -> float:

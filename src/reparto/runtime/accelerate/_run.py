@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from reparto.runtime.accelerate._found import rebuilt, tensors_in
 from reparto.runtime.accelerate._tape import Call, Given, Made, Rebuilt
 
 Modes = tuple[bool, bool, torch.dtype]
+Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def modes_now(device: str) -> Modes:
@@ -37,7 +38,7 @@ def in_modes(modes: Modes, device: str) -> Iterator[None]:
 
 
 def make_calls(
-    calls: Sequence[Call], given: Sequence[Tensor], num_made: int, device: str
+    calls: Sequence[Call], given: Sequence[Tensor], num_made: int, device: str, run: Run
 ) -> list[Tensor | None]:
     """Make calls, and return what they made.
 
@@ -46,6 +47,7 @@ def make_calls(
         given: What stands for each `Given`.
         num_made: How many tensors all calls of the tape make.
         device: Whose autocast it is.
+        run: Makes one call.
     """
     made: list[Tensor | None] = [None] * num_made
 
@@ -65,7 +67,7 @@ def make_calls(
 
     for call in calls:
         with in_modes(call.modes, device):
-            result = call.func(*value_of(call.args), **value_of(call.kwargs))
+            result = run(call.func, value_of(call.args), value_of(call.kwargs))
         for ref, tensor in zip(refs_in(call.result), tensors_in(result), strict=True):
             if type(ref) is Made:
                 made[ref.index] = tensor

@@ -1,4 +1,4 @@
-"""Steps of torch's optimizers, in one kernel and fit for a graph; settings stay the user's.
+"""Steps of torch's optimizers, in one kernel and fit for a captured graph; settings stay.
 
 What the optimizer needs for that (``fused``, ``capturable``, a learning rate that lies on the
 device, so that schedulers may change it) is put into its groups for the time of the step only.

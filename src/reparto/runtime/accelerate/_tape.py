@@ -1,4 +1,4 @@
-"""Tape: what a training step asked of torch, call by call, and whether the next asks the same.
+"""Tape: what a training step asked of torch, and whether the next one asks the same.
 
 While a step runs as it always did, `Recording` writes down each call. Two steps with the same
 calls make a `Tape`. From then on the script's own Python still runs in every step, but a call
