@@ -28,14 +28,16 @@ SCRIPT = HERE.parent / "gpu_grid" / "grid.py"
 RESULTS = HERE / "results" / "cpu.json"
 #: Larger ones take minutes a pass here.
 MOST_PARAMETERS = 7_000_000
+CNN_PARAMETERS = 4_352_641
 Json = dict[str, Any]
 
 
-def models() -> list[str]:
-    """Names of the grid's models that are timed."""
+def models(most: int) -> list[str]:
+    """Names of the grid's models with fewer parameters than that."""
     shapes = [(depth, 2**k) for depth in (1, 2, 3) for k in range(10)]
     found = ["-".join(str(w * by) for w in (50, 25, 13)[:depth]) for depth, by in shapes]
-    return [*(name for name in found if parameters(name) < MOST_PARAMETERS), "cnn"]
+    small = [name for name in found if parameters(name) < most]
+    return [*small, "cnn"] if most > CNN_PARAMETERS else small
 
 
 def parameters(name: str) -> int:
@@ -44,11 +46,11 @@ def parameters(name: str) -> int:
     return sum(a * b + b for a, b in pairwise(sizes))
 
 
-def one_round(way: str, seconds: float) -> dict[str, list[float]]:
+def one_round(way: str, seconds: float, most: int) -> dict[str, list[float]]:
     """Seconds a step of each model, a number for each pass but the first two."""
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/{way}.jsonl"
-        own = ["--models", ",".join(models()), "--seconds", str(seconds)]
+        own = ["--models", ",".join(models(most)), "--seconds", str(seconds)]
         own += ["--samples", "4000", "--out", out]
         how = ["-m", "reparto", "run", "--accelerate", "--no-probe"] if way == "ours" else []
         command = [sys.executable, *how, str(SCRIPT), *own]
@@ -82,6 +84,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.6)
+    parser.add_argument("--most", type=int, default=MOST_PARAMETERS, metavar="PARAMETERS")
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
     if not args.report:
@@ -91,7 +94,7 @@ def main() -> int:
         for number in range(args.rounds):
             for way in ("plain", "ours") if number % 2 == 0 else ("ours", "plain"):
                 began = time.time()
-                for name, steps in one_round(way, args.seconds).items():
+                for name, steps in one_round(way, args.seconds, args.most).items():
                     found[way].setdefault(name, []).append(steps)
                 print(f"round {number + 1}, {way}: {time.time() - began:.0f} s", flush=True)
         found["environment"] = {

@@ -133,7 +133,7 @@ def test_one_worker_is_accelerated_where_there_is_one_gpu_or_where_it_is_asked_f
         assert made.device == ("cuda" if there.hosts[0].num_gpus else "cpu")
 
 
-@pytest.mark.parametrize("job", [{"workers": 2}, {"strategy": "gossip"}])
+@pytest.mark.parametrize("job", [{"workers": 2}, {"strategy": "gossip"}, {"strategy": "auto"}])
 def test_acceleration_of_several_workers_is_refused(job):
     with pytest.raises(UsageError, match="for one worker") as error:
         plan(Job(script="t.py", accelerate="on", **job), GPU, program())

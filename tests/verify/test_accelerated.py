@@ -17,6 +17,7 @@ def test_an_accelerated_training_is_proven(cli):
     report = cli.folder / "report.json"
     done = cli.run("verify", "--accelerate", "--steps", 8, "--json", report, DIGITS, "--epochs", 1)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal: the accelerated training is the sequential one" in done.stdout
     found = json.loads(report.read_text())["result"]
     assert found["verdict"] == "equal"
     assert (found["num_workers"], found["num_steps"]) == (1, 8)

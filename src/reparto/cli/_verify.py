@@ -29,8 +29,8 @@ _EXAMPLE = """\
   reparto verify --workers 4 --steps 50 --json distances.json train.py\
 """
 _LAST_WORDS = {
-    "equal": "equal: the shared-out training is the sequential one",
-    "unequal": "NOT EQUAL: the shared-out training differs from the sequential one",
+    "equal": "equal: the {} training is the sequential one",
+    "unequal": "NOT EQUAL: the {} training differs from the sequential one",
     "unproven": "NOT PROVEN: there was nothing to compare",
     "unchanged": "unchanged: the script is not converted, so there is nothing to compare",
 }
@@ -114,14 +114,17 @@ def command(args: argparse.Namespace) -> int:
         screen.write_json(status=status, error=error.message, remedy=error.remedy)
         raise
     progress.clear()
-    screen.out(report(result, Style(sys.stdout)))
+    screen.out(report(result, Style(sys.stdout), is_accelerated=args.accelerate))
     screen.write_json(status=result.verdict, result=_plain(result))
     return 0 if result.equal else 1
 
 
-def report(result: VerifyResult, style: Style) -> str:
+def report(result: VerifyResult, style: Style, *, is_accelerated: bool = False) -> str:
     """The result as a table, and in words."""
     workers = f"{result.num_workers} worker{'s' * (result.num_workers > 1)}"
+    workers, how = (
+        ("itself accelerated", "accelerated") if is_accelerated else (workers, "shared-out")
+    )
     lines = [
         f"{os.path.basename(result.script)}: alone ({duration(result.sequential_s)}) against "
         f"{workers} ({duration(result.shared_s)}), {result.precision}, seed {result.seed}"
@@ -129,7 +132,9 @@ def report(result: VerifyResult, style: Style) -> str:
     if result.verdict != "unchanged":
         lines += _table(result)
     lines += [f"note: {note}" for note in result.notes]
-    lines.append(style("green" if result.equal else "red", _LAST_WORDS[result.verdict]))
+    lines.append(
+        style("green" if result.equal else "red", _LAST_WORDS[result.verdict].format(how))
+    )
     if result.divergence is not None:
         lines.append(f"  first at  {result.divergence.place}")
         lines.append(f"            {result.divergence.what}")

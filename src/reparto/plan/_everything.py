@@ -76,13 +76,13 @@ def _accelerates(job: Job, cluster: Cluster, program: Program) -> Literal["", "e
         UsageError: If that is asked for, and several workers.
     """
     wished: Literal["exact", "relaxed"] = "relaxed" if job.relaxed else "exact"
-    is_shared = (job.workers or 1) > 1 or job.strategy not in ("all-reduce", "single", "auto")
+    is_shared = (job.workers or 1) > 1 or job.strategy not in ("all-reduce", "single")
     if job.accelerate == "on" and is_shared:
         raise UsageError(
             "acceleration is for one worker, and sharing out is for several",
             remedy="leave out --accelerate, or --workers and --strategy",
         )
-    if job.accelerate == "off" or program.launch != "reparto" or job.strategy == "auto":
+    if job.accelerate == "off" or program.launch != "reparto":
         return ""
     if job.accelerate == "on":
         return wished

@@ -69,7 +69,7 @@ class Accelerator:
         }
         self.engine: Engine | None = None
         if capture != "no":
-            self.engine = Engine(self.home, makers[capture], world.note)
+            self.engine = Engine(self.home, makers[capture])
         self._undo: list[Callable[[], None]] = []
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None

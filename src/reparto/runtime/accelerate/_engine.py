@@ -72,13 +72,10 @@ class Engine:
     Args:
         home: Knows where tensors belong.
         make_player: Makes a tape ready; raises where it cannot.
-        on_note: Told what the user should know.
     """
 
-    def __init__(
-        self, home: Home, make_player: MakePlayer, on_note: Callable[[str], None]
-    ) -> None:
-        self.home, self._make_player, self._note = home, make_player, on_note
+    def __init__(self, home: Home, make_player: MakePlayer) -> None:
+        self.home, self._make_player = home, make_player
         self.ring = Ring(home.device)
         self._kind = home.device.type
         self.followers: list[Follower] = []

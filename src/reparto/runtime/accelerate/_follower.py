@@ -244,7 +244,7 @@ class Follower:
             return False
         if not is_plain(arg):
             return False
-        slot.copy_(self._home.source(arg), non_blocking=True)
+        slot.copy_(arg, non_blocking=True)
         self.fed[index] = arg
         return True
 

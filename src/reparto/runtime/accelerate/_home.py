@@ -153,10 +153,6 @@ class Home:
             weakref.finalize(tensor, self._met.discard, id(tensor))
         return copy
 
-    def source(self, tensor: Tensor) -> Tensor:
-        """What is copied where a batch is handed in."""
-        return tensor
-
 
 def _sizes_in(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
     """Tensors that stay on the CPU: the sizes of batches of packed sequences."""
