@@ -490,14 +490,17 @@ def _next(current: Current, original: Any) -> Any:
     return __next__
 
 
+#: Who reads numbers that the script does not ask for: samplers of loaders read ahead, and how far
+#: is our business; a tensor that is printed looks how wide its columns must be.
+NOT_THE_SCRIPT = ("reparto.", "torch.utils.data.", "torch._tensor_str")
+
+
 def _read(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def read(self: Tensor, *args: Any) -> Any:
         world = current()
         reader = sys._getframe(1).f_globals.get("__name__", "")
-        # Samplers of loaders read ahead, and how far is our business.
-        by_us = reader.startswith(("reparto.", "torch.utils.data."))
-        if world is None or world.is_reading or by_us:
+        if world is None or world.is_reading or reader.startswith(NOT_THE_SCRIPT):
             return original(self, *args)
         world.is_reading = True  # a tracked tensor comes here again with its global value
         try:

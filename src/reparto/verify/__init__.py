@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -160,6 +161,7 @@ class _Proof:
             workers=self.workers,
             seeds=_seeds(sequential),
             sabotage=os.environ.get(SABOTAGE_VARIABLE, ""),
+            steps=_steps_of_optimizers(sequential) if self.accelerate else 0,
         )
         if shared.failed:
             how = "accelerated" if self.accelerate else "shared out"
@@ -191,6 +193,11 @@ class _Proof:
             found = distances.gradients.items()
             owned = {key: gap for key, gap in found if key[0] != "loose"}
             distances = replace(distances, gradients=owned)
+            if 0 < _steps_of_optimizers(sequential) < sequential.result.num_steps:
+                # The sequential side went on behind its last step to its last gradient.
+                last = len(theirs.of_kind("value"))
+                read = {number: gap for number, gap in distances.values.items() if number <= last}
+                distances = replace(distances, values=read)
         if self.accelerate and not theirs.of_kind("gradient"):
             return self._nothing_accelerated(sequential, shared, precision)
         is_alike = self.workers == 1 and not self.accelerate  # to the last bit
@@ -286,11 +293,14 @@ class _Proof:
         nudge: int = 0,
         seeds: tuple[int, ...] = (),
         sabotage: str = "",
+        steps: int = 0,
     ) -> Side:
         program = self.program if workers is not None else _unconverted(self.program)
         is_alike = self.workers == 1 and not self.accelerate
+        most = self.options.steps
         options = replace(
             self.options,
+            steps=min(steps, most) if steps and most else most,
             precision="native" if precision == "float32" and is_alike else precision,
             nudge=nudge,
             seeds=seeds,
@@ -346,6 +356,17 @@ def _gpus_hidden(are_hidden: bool) -> Iterator[None]:
 def _seeds(side: Side) -> tuple[int, ...]:
     """What the script has seeded generators with; it may have asked the clock."""
     return tuple(entry.data["value"] for entry in side.record().of_kind("seed"))
+
+
+def _steps_of_optimizers(side: Side) -> int:
+    """How often the optimizer that stepped most often did; 0 if none did.
+
+    A sequential run also counts what reads gradients without one, an attack on inputs say; an
+    accelerated one counts steps of optimizers alone, and is to end where the other ended.
+    """
+    owners = [entry.data["owner"] for entry in side.record().of_kind("gradient")]
+    counts = Counter(owner for owner in owners if owner != "loose")
+    return max(counts.values(), default=0)
 
 
 def _unconverted(program: Program) -> Program:

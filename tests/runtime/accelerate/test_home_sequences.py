@@ -12,14 +12,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from reparto.runtime.accelerate._home import Home
 
 
-@pytest.fixture
-def home() -> Home:
-    """A home on ``meta``, which stands for a GPU here: it is another device, and there always."""
-    home = Home(torch.device("meta"))
-    home._is_gpu = True
-    return home
-
-
 def packed(home: Home) -> PackedSequence:
     """Three sequences whose numbers are on the device."""
     made = pack_padded_sequence(torch.zeros(3, 4, 2), torch.tensor([4, 2, 1]), batch_first=True)

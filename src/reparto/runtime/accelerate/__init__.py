@@ -20,7 +20,14 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from reparto.runtime._capture import capture_on
 from reparto.runtime._tensors import Cell
-from reparto.runtime.accelerate import _precision, _proof, _resident, _saving, _unseen
+from reparto.runtime.accelerate import (
+    _forked,
+    _precision,
+    _proof,
+    _resident,
+    _saving,
+    _unseen,
+)
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
@@ -105,6 +112,7 @@ class Accelerator:
                 self._replace(owner, name, made)
             for module in (torch.nn.functional, torch._tensor):
                 self._replace(module, "handle_torch_function", self.engine.handled)
+            _forked.leave_to_parent(self.engine)
             if self.world.options.record:
                 self._proof = _proof.Proof(self.world, self.engine)
             self.engine.mode.__enter__()  # type: ignore[no-untyped-call]

@@ -33,6 +33,7 @@ _DROPOUTS = frozenset(
         torch.dropout,
     ]
 )
+_ATTENTION = F.scaled_dot_product_attention
 _IN_PLACE = frozenset(
     [Tensor.normal_, Tensor.uniform_, Tensor.bernoulli_, Tensor.random_, Tensor.exponential_]
 )
@@ -40,7 +41,8 @@ _IN_PLACE = frozenset(
 
 def draws(func: Any) -> bool:
     """Whether a call draws random numbers in a way that is known here."""
-    return func in _FACTORIES or func in _LIKE or func in _DROPOUTS or func in _IN_PLACE
+    known = func in _FACTORIES or func in _LIKE or func in _DROPOUTS or func in _IN_PLACE
+    return known or func is _ATTENTION
 
 
 def on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any | Call:
@@ -59,7 +61,48 @@ def on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any | Ca
         made = torch.empty(args[0].shape, dtype=args[0].dtype)
         func(made, *args[1:], **kwargs)
         return Tensor.copy_, (args[0], made), {}
+    if func is _ATTENTION:
+        return _attention(args, kwargs)
     return _mask(func, args, kwargs)
+
+
+def _attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    rate = given.pop("dropout_p", 0.0)
+    if not rate:
+        return _ATTENTION, args, kwargs
+    query, key = given["query"], given["key"]
+    shape = (*query.shape[:-1], key.shape[-2])
+    kept = F.dropout(torch.ones(shape, dtype=query.dtype), rate)
+    return _attended, (kept,), given
+
+
+def _attended(
+    kept: Tensor,
+    *,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention as torch's formula has it, with weights that are kept or dropped as told."""
+    if enable_gqa:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (one.repeat_interleave(times, -3) for one in (key, value))
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query * scale) @ key.transpose(-2, -1)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    weights: Tensor = torch.ops.aten._safe_softmax(scores, -1)
+    return (weights * kept) @ value
 
 
 def _mask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

@@ -99,6 +99,8 @@ class Engine:
         #: Copies gradients behind each backward pass, as a call of the tape; None for nobody.
         self.snapshot: Callable[[], Any] | None = None
         self.gradients: Any = None
+        #: Those of each backward pass of a closure; None outside of one.
+        self.evaluations: list[Any] | None = None
         self.root: Tensor | None = None
         self.roots: list[Tensor] = []  # since the last step; kept where somebody is told of them
         self.reason = ""
@@ -136,6 +138,8 @@ class Engine:
         if self.snapshot is not None:
             self.roots += [] if self.root is None else [self.root]
             self.gradients = self._answer(self.snapshot, (), {})
+            if self.evaluations is not None:
+                self.evaluations.append(self.gradients)
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         follower = self._following
@@ -372,6 +376,7 @@ class Engine:
             if recording is not None:
                 recording.trouble = self.reason
             self._begin_recording()
+            self.evaluations = []
             with torch._C._EnableTorchFunction():
                 return original()
         call = self._step_calls.get(optimizer)
@@ -499,6 +504,11 @@ class Engine:
         put_off = [] if self._following is None else self._following.put_off
         return any(not isinstance(call.func, ZeroOf) for call in put_off)
 
+    def leave(self) -> None:
+        """Be there for no thread from now on."""
+        self._thread, self._following, self.followers = 0, None, []
+        self.mode.let_go()
+
     def flush(self) -> None:
         """Compute whatever was put off: somebody looks from outside."""
         with torch._C.DisableTorchFunction():
@@ -525,6 +535,10 @@ class _Mode(TorchFunctionMode):
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._call = engine.call
+
+    def let_go(self) -> None:
+        """Make every call as torch does from now on."""
+        self._call = lambda func, args, kwargs: func(*args, **kwargs)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

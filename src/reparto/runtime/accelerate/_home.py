@@ -21,8 +21,14 @@ from reparto.runtime.accelerate._found import is_foreign, mapped, tensors_in
 
 #: Calls that hand numbers to the script's own memory: of the CPU.
 _READERS: frozenset[Any] = frozenset(getattr(Tensor, name) for name in ("numpy", "__array__"))
+#: Where passes of gradients have the gradients that they begin with.
+_BEGINS: dict[Any, tuple[int, str]] = {
+    Tensor.backward: (1, "gradient"),
+    torch.autograd.backward: (1, "grad_tensors"),
+    torch.autograd.grad: (2, "grad_outputs"),
+}
 #: Calls that cross devices by themselves.
-_CROSSING = BACKWARD | {Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as}
+_CROSSING = {Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as}
 #: Calls that may be given sizes of batches, which torch wants on the CPU, behind the data.
 _SIZED: frozenset[Any] = frozenset(
     getattr(torch._C._VariableFunctions, name)
@@ -75,6 +81,8 @@ class Home:
             lengths = args[1].cpu() if isinstance(args[1], Tensor) else args[1]
             args = (args[0], lengths, *args[2:])  # it wants them so, wherever the batch is
             return func(*args, **kwargs)
+        if func in BACKWARD:
+            return self._back(func, args, kwargs)
         found = tensors_in(args)
         if kwargs:
             found += tensors_in(kwargs)
@@ -86,6 +94,19 @@ class Home:
             if len(kinds) > 1:
                 self.take_in(own or ())
                 return self._together(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _back(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A pass of gradients: those that it begins with belong beside what they are of.
+
+        Leaves stay where they are, on the CPU too: gradients find the way to them.
+        """
+        place, name = _BEGINS[func]
+        if len(args) > place:
+            beginning = mapped(args[place], self.on_device)
+            args = (*args[:place], beginning, *args[place + 1 :])
+        elif name in kwargs:
+            kwargs = {**kwargs, name: mapped(kwargs[name], self.on_device)}
         return func(*args, **kwargs)
 
     def _sent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -67,10 +67,12 @@ class Proof:
                 recorder.loss(float(engine.real(root).detach()))
         engine.roots.clear()
         index = self._world.gradients.owners.index(owner)
-        grads = engine.real(engine.gradients)[index]
-        owner.num_reductions += 1
         names = self._world._parameter_names(owner)
-        recorder.gradients(owner.num_reductions, owner.name, grads, names=names)
+        for gradients in engine.evaluations or [engine.gradients]:
+            owner.num_reductions += 1
+            grads = engine.real(gradients)[index]
+            recorder.gradients(owner.num_reductions, owner.name, grads, names=names)
+        engine.evaluations = None
 
     def finish(self) -> None:
         """Numbers that were on their way are there now."""
