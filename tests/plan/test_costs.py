@@ -159,6 +159,35 @@ class TestPredict:
         found = costs.predict(survey(costs=measured), ALL_REDUCE, 4)
         assert found.pack_s == 0.03  # the slowest worker's
 
+    def test_packing_in_a_share_of_a_core_takes_as_much_longer(self):
+        """By the clock it took a moment: a quota is not used up so soon."""
+        shares = made.survey(4).workers
+        quarter = tuple(
+            dataclasses.replace(
+                one, slices=tuple(dataclasses.replace(s, cpu_s=s.step_s / 4) for s in one.slices)
+            )
+            for one in shares
+        )
+        cost = LocalCost(strategy=ALL_REDUCE, num_workers=4, step_s=0.02, cpu_s=0.02)
+        there = survey(costs=(cost,), workers=quarter)
+        assert costs.predict(there, ALL_REDUCE, 4).pack_s == pytest.approx(0.08)
+        assert costs.predict(survey(costs=(cost,)), ALL_REDUCE, 4).pack_s == 0.02
+        unknown = dataclasses.replace(cost, cpu_s=0.0)
+        there = dataclasses.replace(there, costs=(unknown,))
+        assert costs.predict(there, ALL_REDUCE, 4).pack_s == 0.02
+
+    def test_what_is_packed_aside_delays_what_travels_and_takes_from_computing(self):
+        overlapped = _diloco(sync_every=4, overlap=3)
+        fast = exchanges(rate=RATE * 1000, latency_s=1e-6)
+        cost = LocalCost(strategy=overlapped, num_workers=4, step_s=0.0, aside_s=0.01)
+        with_it = costs.predict(survey(costs=(cost,), exchanges=fast), overlapped, 4)
+        without = costs.predict(survey(exchanges=fast), overlapped, 4)
+        assert with_it.step_s - without.step_s == pytest.approx(0.01, rel=0.05)
+        slow = survey(costs=(cost,))
+        before = costs.predict(survey(), overlapped, 4)
+        late_s = costs.predict(slow, overlapped, 4).step_s - before.step_s
+        assert late_s == pytest.approx(0.01, rel=0.05)  # it is sent so much later
+
     def test_a_trial_takes_the_place_of_a_prediction(self):
         trial = Trial(strategy=ALL_REDUCE, num_workers=4, step_s=7.0, num_steps=5)
         found = costs.predict(survey(trials=(trial,)), ALL_REDUCE, 4)

@@ -25,6 +25,7 @@ from reparto.plan._speeds import Pace, paces, shared_rows
 from reparto.spec import (
     Cluster,
     Host,
+    LocalCost,
     Message,
     Prediction,
     Profile,
@@ -149,6 +150,20 @@ def _seen(tried: Sequence[T], strategy: StrategyConfig, num_workers: int) -> T |
 
 def _calibrated(step: Step, survey: Survey, apart: bool, num_workers: int) -> Step:
     """A step whose computing takes as much longer as it did where others were played."""
+    factor = calibration(survey, apart, num_workers)
+    return dataclasses.replace(
+        step, compute_s=factor * step.compute_s, pack_s=factor * step.pack_s
+    )
+
+
+def calibration(survey: Survey, apart: bool, num_workers: int) -> float:
+    """How many times as long computing takes where strategies were played, as it does by itself.
+
+    Args:
+        survey: With what was played; without, it is 1.
+        apart: Whether replicas are apart; batch normalisation meets where they are not.
+        num_workers: How many.
+    """
     factors = []
     for one in survey.rehearsals:
         config = strategies.from_spec(one.strategy)
@@ -161,12 +176,8 @@ def _calibrated(step: Step, survey: Survey, apart: bool, num_workers: int) -> St
             busy_s = known.compute_s + known.pack_s
             if known.exchange_s < 0.5 * busy_s:  # else it tells about the line
                 factors.append((one.step_s - known.exchange_s) / busy_s)
-    if not factors:
-        return step
-    factor = min(MOST_CALIBRATION, max(1 / MOST_CALIBRATION, statistics.median(factors)))
-    return dataclasses.replace(
-        step, compute_s=factor * step.compute_s, pack_s=factor * step.pack_s
-    )
+    factor = statistics.median(factors) if factors else 1.0
+    return min(MOST_CALIBRATION, max(1 / MOST_CALIBRATION, factor))
 
 
 def takes_batch_each(config: strategies.Config) -> bool:
@@ -213,14 +224,16 @@ def _step(
     compute_s = computing_s(config, survey, speeds, rows)
     slowest = max(range(num_workers), key=compute_s.__getitem__)
     fabric = Fabric(survey.exchanges, survey.cluster.links)
-    pack_s = packing_s(survey, strategy, num_workers)
     share = cpu_share(speeds[slowest], rows[slowest])
+    pack_s = packing_s(survey, strategy, num_workers, share)
     messages = traffic_of(config, survey, num_workers)
     if is_served(config, messages):
         steps = survey.num_steps or USUAL_STEPS * num_workers
         pace_s = _held_s(config, compute_s, steps / num_workers)
         return _served(fabric, messages, config, pace_s, pack_s, num_workers)
-    return _exchanged(fabric, messages, config, compute_s[slowest], pack_s, share, num_workers)
+    aside_s = aside_cpu_s(survey, strategy, num_workers) / share
+    parts = (compute_s[slowest], pack_s, aside_s)
+    return _exchanged(fabric, messages, config, parts, share, num_workers)
 
 
 def is_served(config: strategies.Config, messages: Traffic) -> bool:
@@ -233,12 +246,15 @@ def _exchanged(
     fabric: Fabric,
     messages: Traffic,
     config: strategies.Config,
-    compute_s: float,
-    pack_s: float,
+    parts: tuple[float, float, float],
     share: float,
     num_workers: int,
 ) -> Step:
-    """Everyone waits for everyone: what is not hidden behind computing adds up."""
+    """Everyone waits for everyone: what is not hidden behind computing adds up.
+
+    `parts` are computing, packing, and packing aside, in seconds a step.
+    """
+    compute_s, pack_s, aside_s = parts
     blocking_s = sum(
         message_s(fabric, m, config, num_workers)
         for m in messages
@@ -266,8 +282,10 @@ def _exchanged(
         seconds = [message_s(fabric, m, config, num_workers) for m in sent]
         cpu_s = [fabric.cpu_s(m.pattern, m.size_bytes, num_workers) / share for m in sent]
         left_s = sum(seconds)
-        if window:
-            left_s = max(sum(map(min, cpu_s, seconds)), left_s - window * compute_s)
+        if window:  # it is packed aside before it is sent, in the processor time of computing
+            aside_round_s = aside_s * every
+            taken_s = aside_round_s + sum(map(min, cpu_s, seconds))
+            left_s = max(taken_s, aside_round_s + left_s - window * compute_s)
         exposed_s += left_s / every
     return Step(compute_s, pack_s, exposed_s, tuple(under_way))
 
@@ -333,17 +351,35 @@ def _whole(message: Message, num_workers: int) -> float:
     return message.size_bytes * num_workers / max(1, num_workers - 1)
 
 
-def packing_s(survey: Survey, strategy: StrategyConfig, num_workers: int) -> float:
+def packing_s(
+    survey: Survey, strategy: StrategyConfig, num_workers: int, share: float = 1.0
+) -> float:
     """What the strategy itself computes in a step.
 
-    That of the slowest worker, but for one in four: someone is always disturbed.
+    That of the slowest worker, but for one in four: someone is always disturbed. A worker that
+    gets a share of a core, `share`, is told by its processor time: packing is short, and by the
+    clock it takes as long as on a whole core, or twice as long as it will in the long run,
+    depending on when in its period it was timed.
     """
+    nearest = _nearest(survey, strategy, num_workers)
+    if survey.device == "cpu" and share < 1.0 and all(one.cpu_s for one in nearest):
+        found = sorted(one.cpu_s / share for one in nearest)
+    else:
+        found = sorted(one.step_s for one in nearest)
+    return found[-1 - len(found) // 4] if found else 0.0
+
+
+def aside_cpu_s(survey: Survey, strategy: StrategyConfig, num_workers: int) -> float:
+    """Processor time of what the strategy packs in a step while the script computes."""
+    found = sorted(one.aside_s for one in _nearest(survey, strategy, num_workers))
+    return found[-1 - len(found) // 4] if found else 0.0
+
+
+def _nearest(survey: Survey, strategy: StrategyConfig, num_workers: int) -> list[LocalCost]:
     known = [one for one in survey.costs if one.strategy == strategy]
-    if not known:
-        return 0.0
-    nearest = min(known, key=lambda one: abs(one.num_workers - num_workers)).num_workers
-    found = sorted(one.step_s for one in known if one.num_workers == nearest)
-    return found[-1 - len(found) // 4]
+    counts = [one.num_workers for one in known]
+    nearest = min(counts, key=lambda count: abs(count - num_workers), default=0)
+    return [one for one in known if one.num_workers == nearest]
 
 
 def cpu_share(pace: Pace, rows: float) -> float:

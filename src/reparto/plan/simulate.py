@@ -85,7 +85,7 @@ def simulate(
     _check(trouble, survey, num_workers, steps)
     expected = dataclasses.replace(survey, rehearsals=(), trials=())
     prediction = costs.predict(expected, strategy, num_workers, label)
-    way = _way(expected, strategy, num_workers)
+    way = _way(survey, strategy, num_workers)
     course = way.served(steps, trouble) if way.is_served else way.together(steps, trouble)
     mean_s = course.total_s / len(course.ends) if course.ends else math.inf
     durations = np.diff([0.0, *course.ends]) if course.ends else np.array([math.inf])
@@ -212,7 +212,8 @@ def _way(survey: Survey, strategy: StrategyConfig, num_workers: int) -> _Way:
     config = strategies.from_spec(strategy)
     speeds = paces(survey, num_workers, apart=config.computes_apart)
     rows = costs.rows_of(config, speeds, survey.profile)
-    compute_s = np.array(costs.computing_s(config, survey, speeds, rows))
+    factor = costs.calibration(survey, config.computes_apart, num_workers)
+    compute_s = factor * np.array(costs.computing_s(config, survey, speeds, rows))
     slowest = int(compute_s.argmax())
     share = costs.cpu_share(speeds[slowest], rows[slowest])
     messages = costs.traffic_of(config, survey, num_workers)
@@ -221,7 +222,8 @@ def _way(survey: Survey, strategy: StrategyConfig, num_workers: int) -> _Way:
     gossip = config if isinstance(config, strategies.Gossip.Config) else None
     work = Work(
         compute_s=compute_s,
-        pack_s=costs.packing_s(survey, strategy, num_workers),
+        pack_s=factor * costs.packing_s(survey, strategy, num_workers, share)
+        + costs.aside_cpu_s(survey, strategy, num_workers) / share,
         talks=talks,
         gossips=gossip is not None,
         gossips_every=gossip.sync_every if gossip is not None else 1,

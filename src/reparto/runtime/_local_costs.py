@@ -10,6 +10,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,8 +41,16 @@ def measure(
             continue  # its desks talk all the time, also with an echo
         with world.gradients.unseen(), contextlib.suppress(Exception):
             config.check(num_workers)
-            step_s = sum(_seconds(config, owner, num_workers) for owner in owners)
-            found.append(LocalCost(strategy=candidate, num_workers=num_workers, step_s=step_s))
+            spent = sum((_spent(config, owner, num_workers) for owner in owners), Spent())
+            found.append(
+                LocalCost(
+                    strategy=candidate,
+                    num_workers=num_workers,
+                    step_s=spent.step_s,
+                    cpu_s=spent.cpu_s,
+                    aside_s=spent.aside_s,
+                )
+            )
     return found
 
 
@@ -63,7 +72,21 @@ def largest_payloads(
     return largest
 
 
-def _seconds(config: strategies.Config, owner: Any, num_workers: int) -> float:
+@dataclass(frozen=True)
+class Spent:
+    """What a step takes: seconds, processor seconds of this thread, and those of others."""
+
+    step_s: float = 0.0
+    cpu_s: float = 0.0
+    aside_s: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.step_s + other.step_s, self.cpu_s + other.cpu_s, self.aside_s + other.aside_s
+        )
+
+
+def _spent(config: strategies.Config, owner: Any, num_workers: int) -> Spent:
     """A step of one set of parameters."""
     strategy = config.build(EchoGroup(num_workers))
     tensors = [torch.zeros_like(t).normal_(std=0.02) for t in owner.tensors if t.requires_grad]
@@ -81,24 +104,31 @@ def _seconds(config: strategies.Config, owner: Any, num_workers: int) -> float:
     strategy.start(parameters)
     strategy.resume()
     every = max(1, int(getattr(config, "sync_every", 1)))
-    one_s = _one_step(strategy, parameters, gradients)  # sets up everything
-    rounds: list[float] = []
-    while len(rounds) < REPEATS and (not rounds or sum(rounds) < LIMIT_S):
-        if one_s * every > LONGEST_S:
+    one = _one_step(strategy, parameters, gradients)  # sets up everything
+    rounds: list[Spent] = []
+    while len(rounds) < REPEATS and sum(one.step_s for one in rounds) < LIMIT_S:
+        if one.step_s * every > LONGEST_S:
             break  # most steps of a long round do nothing, so this is seldom
-        rounds.append(sum(_one_step(strategy, parameters, gradients) for _ in range(every)))
+        steps = (_one_step(strategy, parameters, gradients) for _ in range(every))
+        rounds.append(sum(steps, Spent()))
     with contextlib.suppress(Exception):
         strategy.finish()
     if not rounds:
         raise TimeoutError
-    return statistics.median_low(rounds) / every
+    return Spent(*(_middle(rounds, name) / every for name in ("step_s", "cpu_s", "aside_s")))
+
+
+def _middle(rounds: Sequence[Spent], name: str) -> float:
+    return statistics.median_low(getattr(one, name) for one in rounds)
 
 
 def _one_step(
     strategy: strategies.Strategy, parameters: strategies.ParameterSet, gradients: list[Tensor]
-) -> float:
+) -> Spent:
+    # Whoever packs aside may go on while gradients are laid out; the copies are this thread's.
+    others = time.process_time() - time.thread_time()
     lay(parameters.tensors, gradients)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.thread_time()
     strategy.backward_begins()
     for index in range(len(parameters.tensors) - 1, -1, -1):
         strategy.on_gradient(parameters, index)
@@ -106,7 +136,10 @@ def _one_step(
     strategy.gradients_needed(parameters, [0.0, 0.0])
     strategy.step(parameters, lambda: None)
     strategy.after_step(parameters)
-    return time.perf_counter() - began
+    step_s, cpu_s = time.perf_counter() - began, time.thread_time() - cpu
+    if torch.get_num_threads() > 1:  # other threads help this one, and do nothing of their own
+        return Spent(step_s, cpu_s)
+    return Spent(step_s, cpu_s, max(0.0, time.process_time() - time.thread_time() - others))
 
 
 def lay(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:

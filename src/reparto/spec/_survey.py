@@ -83,11 +83,15 @@ class LocalCost:
         strategy: With its settings.
         num_workers: How many take part; more of them send more to be unpacked.
         step_s: Seconds a step, rounds shared out over the steps between them.
+        cpu_s: Processor seconds of these, of the thread that trains; 0 where that is not known.
+        aside_s: Processor seconds a step of a thread that packs while the script computes.
     """
 
     strategy: StrategyConfig
     num_workers: int
     step_s: float
+    cpu_s: float = 0.0
+    aside_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
