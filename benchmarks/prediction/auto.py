@@ -1,11 +1,12 @@
 """Is `--strategy auto` ever slower than one machine? Runs of 20 minutes and more, on the lab.
 
-    python benchmarks/prediction/auto.py             as root; 25 minutes, both cases at once
+    python benchmarks/prediction/auto.py             as root; 25 minutes for each case
+    python benchmarks/prediction/auto.py --only cnn  one case
     python benchmarks/prediction/auto.py --report    the figures so far
 
 Each case has two labs: one of two hosts, where a training is left to `--strategy auto`, and one
-of a single host of the same kind, where the same steps of the same script run as they are. All
-run at the same time; the shares of all hosts add up to less than the cores that there are.
+of a single host of the same kind, where the same steps of the same script run as they are. Both
+run at the same time; the shares of their hosts add up to less than one core.
 Everything counts: planning, starting, training, from the call to its end.
 """
 
@@ -105,23 +106,19 @@ def train(strategy: str, model: str, rate: str, steps: int) -> Json:
     }
 
 
-def measure() -> Json:
-    """All cases, all labs, at the same time."""
-    found: Json = {}
+def measure(model: str, rate: str) -> Json:
+    """A case: both labs at the same time."""
+    steps = steps_for(model)
+    print(f"{model}/{rate}: {steps} steps", flush=True)
     running = []
-    for model, rate in CASES:
-        steps = steps_for(model)
-        print(f"{model}/{rate}: {steps} steps", flush=True)
-        for strategy in ("auto", "single"):
-            own = [strategy, model, rate, str(steps)]
-            command = [sys.executable, __file__, "--one", *own]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            running.append((model, rate, strategy, process))
-    for model, rate, strategy, process in running:
+    for strategy in ("auto", "single"):
+        command = [sys.executable, __file__, "--one", strategy, model, rate, str(steps)]
+        running.append((strategy, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
+    row: Json = {}
+    for strategy, process in running:
         told, _ = process.communicate()
-        row = found.setdefault(f"{model}/{rate}", {})
         row[strategy] = json.loads(told.splitlines()[-1])
-    return found
+    return row
 
 
 def report(found: Json) -> Json:
@@ -145,6 +142,7 @@ def report(found: Json) -> Json:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", metavar="MODEL", help="the case of this model")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--one", nargs=4, metavar="WORD", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -153,12 +151,18 @@ def main() -> int:
         print(json.dumps(train(strategy, model, rate, int(steps))))
         return 0
     if not args.report:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
-        )
-        found = {"cpu": CPU, "cases": measure()}
-        found |= {"date": time.strftime("%Y-%m-%d"), "commit": commit.stdout.strip()}
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        command = ["git", "describe", "--always", "--dirty"]
+        told = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
+        found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cases": {}}
+        for model, rate in CASES:
+            if args.only in (None, model):
+                found["cases"][f"{model}/{rate}"] = {
+                    **measure(model, rate),
+                    "cpu": CPU,
+                    "date": time.strftime("%Y-%m-%d"),
+                    "commit": told.stdout.strip(),
+                }
+                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(report(json.loads(RESULTS.read_text())), indent=1))
     return 0
 
