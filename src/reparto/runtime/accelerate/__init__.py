@@ -32,6 +32,7 @@ from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
 from reparto.runtime.accelerate._later import Later, now
+from reparto.runtime.accelerate._opened import QUESTIONS
 from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Tape
 from reparto.runtime.accelerate._pure import PureCalls, listen
 from reparto.runtime.accelerate._steps import fast
@@ -112,6 +113,9 @@ class Accelerator:
                 self._replace(owner, name, made)
             for module in (torch.nn.functional, torch._tensor):
                 self._replace(module, "handle_torch_function", self.engine.handled)
+            if self.engine.opening is not None:
+                for name in QUESTIONS:
+                    self._replace(torch.nn.functional, name, self.engine.opening.answering)
             _forked.leave_to_parent(self.engine)
             if self.world.options.record:
                 self._proof = _proof.Proof(self.world, self.engine)
@@ -137,6 +141,11 @@ class Accelerator:
             self._undo.pop()()
         if self._is_gpu:
             torch.cuda.synchronize(self.device)
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether this is a process that was forked off."""
+        return self.engine is not None and self.engine.has_left
 
     def _replace(self, owner: Any, name: str, made: Callable[[Any], Any]) -> None:
         original = vars(owner)[name]
@@ -177,6 +186,8 @@ class Accelerator:
         """Batches that torch's loader makes go to the GPU as they come."""
 
         def __next__(loading: Any) -> Any:
+            if self._has_left:
+                return original(loading)
             with torch._C.DisableTorchFunction():
                 batch = original(loading)
                 self.world.saw_batch(batch)
@@ -193,6 +204,8 @@ class Accelerator:
 
     def placed(self, tensors: tuple[Tensor, ...]) -> _resident.Rows | None:
         """Data, on the device; None where they take too much of its memory."""
+        if self._has_left:
+            return None
         known = self._data.get(tensors[0])
         now = [(id(tensor), version_of(tensor)) for tensor in tensors]
         if known is not None and known[0] == now:

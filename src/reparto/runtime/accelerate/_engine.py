@@ -39,6 +39,7 @@ from reparto.runtime.accelerate._follower import MISS, Follower, own_memory
 from reparto.runtime.accelerate._found import mapped, tensors_in
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import Later, Ring
+from reparto.runtime.accelerate._opened import OPENED, Opening
 from reparto.runtime.accelerate._player import (
     NotTapedError,
     Player,
@@ -92,8 +93,9 @@ class Engine:
         self._may_record = False  # with the next call that is no tape's
         self.num_played = self.num_steps = 0
         self.is_busy = False
-        self._thread = threading.get_ident()
+        self._thread, self.has_left = threading.get_ident(), False
         self.pure: PureCalls | None = None
+        self.opening = Opening() if home.draws_on_cpu else None
         #: Told of each number that the script reads; None for nobody.
         self.on_read: Callable[[Any], None] | None = None
         #: Copies gradients behind each backward pass, as a call of the tape; None for nobody.
@@ -301,7 +303,7 @@ class Engine:
 
     def handled(self, original: Any) -> Any:
         """``torch.overrides.handle_torch_function``, with a short way where a tape is followed."""
-        depth = torch._C._len_torch_function_stack
+        depth, opening = torch._C._len_torch_function_stack, self.opening
 
         def handle_torch_function(
             public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
@@ -310,6 +312,8 @@ class Engine:
             if public_api in QUIET and depth() == 1:
                 with torch._C.DisableTorchFunction():
                     return public_api(*args, **kwargs)
+            if opening is not None and public_api in OPENED and depth() == 1 and not self.is_busy:
+                return opening.call(public_api, args, kwargs)
             if follower is not None and not self.is_busy and depth() == 1:
                 with torch._C.DisableTorchFunction():
                     answer = follower.follow(public_api, args, kwargs)
@@ -506,6 +510,7 @@ class Engine:
 
     def leave(self) -> None:
         """Be there for no thread from now on."""
+        self.has_left = True
         self._thread, self._following, self.followers = 0, None, []
         self.mode.let_go()
 

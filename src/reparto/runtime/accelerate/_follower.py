@@ -418,4 +418,5 @@ def _stand_in(player: Player, index: int) -> Tensor:
     one = torch.empty(1, dtype=look.dtype, device=player.device)
     stand_in = one.expand(look.shape) if look.shape else one.reshape(())
     stand_in = stand_in.detach()
+    stand_in._reparto_stride = look.stride  # type: ignore[attr-defined]
     return stand_in.requires_grad_() if look.requires_grad else stand_in
