@@ -11,9 +11,11 @@ of the clock, which few steps of other work do not move.
 """
 
 import argparse
+import itertools
 import statistics
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import grid
 import torch
@@ -63,34 +65,19 @@ def stopped():
     _patches.uninstall()
 
 
-def whole(model, passes, samples):
-    """Microseconds of processor time per step, of the script as it is converted."""
+def whole(model, seconds, samples):
+    """Microseconds of processor time per step, pass by pass, of the script as it is converted."""
     program = convert.accelerate(Path(grid.__file__))
     names = {"__name__": "converted"}
     exec(compile(program.files[0].converted, grid.__file__, "exec"), names)
-    times = []
-
-    class Clock:
-        """The script's own clock, which ends its training after so many passes."""
-
-        now = 0.0
-
-        def perf_counter(self):
-            times.append(time.process_time())
-            return 0.0 if len(times) < 2 * passes else 1e9
-
-    names["time"] = Clock()
-    accelerator = accelerated()
+    names["time"] = SimpleNamespace(perf_counter=time.process_time)
+    engine = accelerated().engine
     try:
-        names["train"](model, 1.0, samples)
+        found = names["train"](model, seconds, samples)
     finally:
-        engine = accelerator.engine
-        share = f"{engine.num_played} of {engine.num_steps} steps played {engine.reason}"
         stopped()
-    steps = samples // grid.batch_of(model)
-    ends = times[2:-1:2] if len(times) % 2 else times[1::2]
-    each = [1e6 * (end - begin) / steps for begin, end in zip(ends[2:], ends[3:], strict=False)]
-    return statistics.median(each), min(each), share
+    share = f"{engine.num_played} of {engine.num_steps} steps played {engine.reason}"
+    return [1e6 * one for one in found["step_s"][2:]], share
 
 
 def parts(model, passes, samples):
@@ -102,13 +89,17 @@ def parts(model, passes, samples):
         TensorDataset(*grid.data_of(model, samples)), grid.batch_of(model), shuffle=True
     )
     clock = time.perf_counter
-    rows = []
+    rows, ends = [], []
     accelerated()
     try:
         net = grid.model_of(model)
         optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
         for _ in range(passes):
+            begin = clock()
             total, batches = 0.0, iter(loader)
+            inputs, targets = first = next(batches)
+            batches = itertools.chain([first], batches)
+            began = clock()
             while True:
                 t0 = clock()
                 try:
@@ -131,28 +122,34 @@ def parts(model, passes, samples):
                 t7 = clock()
                 total += reparto.later(loss, total) * len(inputs)
                 rows.append((t0, t1, t2, t3, t4, t5, t6, t7, clock()))
+            end = clock()
             total = reparto.now(total)
+            ends.append((began - begin, clock() - end))
     finally:
         stopped()
     rows = rows[len(rows) // 4 :]
-    return {
+    found = {
         name: 1e6 * statistics.median(row[i + 1] - row[i] for row in rows)
         for i, name in enumerate(PARTS)
     }
+    begin, end = (1e6 * statistics.median(one) for one in zip(*ends, strict=True))
+    return found, begin, end
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="50")
-    parser.add_argument("--passes", type=int, default=12)
-    parser.add_argument("--samples", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of the whole")
+    parser.add_argument("--passes", type=int, default=20, help="of the parts")
+    parser.add_argument("--samples", type=int, default=50_000)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    median, least, share = whole(args.model, args.passes, args.samples)
-    print(f"{args.model}: {median:.1f} µs of Python a step (least of a pass {least:.1f}); {share}")
-    found = parts(args.model, args.passes, args.samples)
+    each, share = whole(args.model, args.seconds, args.samples)
+    median = statistics.median(each)
+    print(f"{args.model}: {median:.1f} µs of Python a step (least of a pass {min(each):.1f}); {share}")
+    found, begin, end = parts(args.model, args.passes, args.samples)
     print("  ".join(f"{name} {value:.1f}" for name, value in found.items()))
-    print(f"sum of parts {sum(found.values()):.1f}")
+    print(f"sum of parts {sum(found.values()):.1f}; a pass: begin {begin:.0f}, end {end:.0f}")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,10 @@ def test_each_evaluation_of_a_closure_is_compared(cli):
 
 
 def test_gradients_that_no_optimizer_steps_by_are_not_counted(cli):
-    """The sequential side counts an attack on inputs, the accelerated one does not."""
+    """The sequential side counts an attack on inputs, the accelerated one does not.
+
+    A tensor that is printed reads its own numbers; the script reads the two of the loss.
+    """
     script = cli.write(
         "import torch\n"
         "from torch import nn\n"
@@ -74,15 +77,18 @@ def test_gradients_that_no_optimizer_steps_by_are_not_counted(cli):
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for step in range(20):\n"
         "    x = torch.randn(8, 3, requires_grad=True)\n"
-        "    model(x).sum().backward()\n"
-        "    attacked = (x + 0.1 * x.grad.sign()).detach()\n"
+        "    grad, = torch.autograd.grad(model(x).sum(), x)\n"
+        "    attacked = (x + 0.1 * grad.sign()).detach()\n"
         "    if step % 2 == 0:\n"
         "        optimizer.zero_grad()\n"
         "        loss = model(attacked).square().mean()\n"
         "        loss.backward()\n"
         "        optimizer.step()\n"
-        "        print(attacked, loss.item())\n"
+        "        print(attacked, f'{loss:.3f}', loss.item())\n"
     )
-    done = cli.run("verify", "--accelerate", "--steps", 4, script)
+    report = cli.folder / "report.json"
+    done = cli.run("verify", "--accelerate", "--steps", 4, "--json", report, script)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal: the accelerated training is the sequential one" in done.stdout
+    found = json.loads(report.read_text())["result"]
+    assert len(found["values"]) == 2 * len(found["gradients"])

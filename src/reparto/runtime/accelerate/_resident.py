@@ -8,6 +8,7 @@ The random numbers that decide the order are drawn as torch draws them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -56,8 +57,8 @@ class Places(Protocol):
     def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
         """Data on the device; None where they do not fit."""
 
-    def cut(self, rows: Rows, index: Tensor) -> Any:
-        """A batch."""
+    def cut(self, rows: Rows, batches: list[Tensor], place: int, size: int) -> Any:
+        """A batch: one of a list of indices, of which its size is known."""
 
 
 class Resident:
@@ -75,7 +76,7 @@ class Resident:
     ) -> None:
         self._loader, self._places, self._data, self._rows = loader, places, data, rows
         self._device = data.tensors[0].device
-        self._batches: Iterator[Tensor] | None = None
+        self._batches: Iterator[tuple[list[Tensor], int, int]] | None = None
         # The seed of workers that the loader would have started: drawn, so that what comes after
         # it is drawn as alone.
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
@@ -86,21 +87,31 @@ class Resident:
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __next__(self) -> list[Tensor]:
-        with torch._C.DisableTorchFunction():
-            if self._batches is None:
-                self._batches = iter(self._indices())
-            return list(self._places.cut(self._data, next(self._batches)))
+    def __next__(self) -> Any:
+        if self._batches is None:
+            with torch._C.DisableTorchFunction():
+                self._batches = self._indices()
+        return self._places.cut(self._data, *next(self._batches))
 
-    def _indices(self) -> Iterator[Tensor]:
+    def _indices(self) -> Iterator[tuple[list[Tensor], int, int]]:
         sampler = self._loader.batch_sampler
         assert sampler is not None
         order = _order(sampler)
         if order is not None:
             assert isinstance(sampler, BatchSampler)
-            return _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+            batches = _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+            return zip(itertools.repeat(batches), itertools.count(), list(map(len, batches)))
+        return self._each(iter(sampler))
+
+    def _each(self, sampler: Iterator[Any]) -> Iterator[tuple[list[Tensor], int, int]]:
         total = len(self._loader.dataset)  # type: ignore[arg-type]
-        return (self._placed(_indices(batch, total)) for batch in sampler)
+        while True:
+            with torch._C.DisableTorchFunction():
+                batch = next(sampler, None)
+                index = None if batch is None else self._placed(_indices(batch, total))
+            if index is None:
+                return
+            yield [index], 0, len(batch)
 
     def _placed(self, indices: Tensor) -> Tensor:
         indices = indices if self._rows is None else self._rows[indices]
@@ -124,9 +135,9 @@ def _order(sampler: Any) -> Tensor | None:
     return torch.randperm(total, generator=generator)
 
 
-def _cut(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
+def _cut(order: Tensor, size: int, drop_last: bool) -> list[Tensor]:
     end = len(order) - (len(order) % size if drop_last else 0)
-    return iter(order[:end].split(size) if end else ())
+    return list(order[:end].split(size)) if end else []
 
 
 def _indices(given: Iterable[Any], total: int) -> Tensor:

@@ -68,27 +68,34 @@ class Insides:
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._groups, self._state = optimizer.param_groups, optimizer.state
         self._each = list(self._groups)
-        self._counts = [len(group["params"]) for group in self._groups]
+        self._params = [group["params"] for group in self._groups]
+        self._counts = list(map(len, self._params))
         self._values = list(self._flat())
+        self._sizes = list(map(len, self._state.values()))
 
     def _flat(self) -> Iterator[Any]:
         return itertools.chain.from_iterable(map(dict.values, self._state.values()))
 
     def are_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether the optimizer holds the same groups, parameters and state."""
-        groups = optimizer.param_groups
+        """Whether the optimizer holds the same groups, parameters and state.
+
+        `has_lists_of` tells whether the lists of parameters are the same; they are settings, too.
+        """
+        groups, state = optimizer.param_groups, optimizer.state
         return (
             groups is self._groups
-            and optimizer.state is self._state
+            and state is self._state
             and len(groups) == len(self._each)
             and all(map(operator.is_, groups, self._each))
-            and [len(group["params"]) for group in groups] == self._counts
-            and self._has_same_state()
+            and list(map(len, self._params)) == self._counts
+            and list(map(len, state.values())) == self._sizes
+            and all(map(operator.is_, self._flat(), self._values))
         )
 
-    def _has_same_state(self) -> bool:
-        now = list(self._flat())
-        return len(now) == len(self._values) and all(map(operator.is_, now, self._values))
+    def has_lists_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the lists of parameters are the same, and no others in their place."""
+        lists = [group["params"] for group in optimizer.param_groups]
+        return all(map(operator.is_, lists, self._params))
 
 
 def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
