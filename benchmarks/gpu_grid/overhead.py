@@ -6,8 +6,9 @@ Trains a model of the grid as `reparto run --accelerate` does, with a player tha
 a captured graph and computes nothing when it is launched. What is left is what the processor does
 while the GPU could compute: the script's own loop, and holding its calls against the tape.
 
-The whole is processor time, so that other work on the machine does not count; parts are medians
-of the clock, which few steps of other work do not move.
+The whole, and what begins and ends a pass, is processor time of the thread that trains, so that
+other work on the machine does not count; parts of a step are medians of the clock, which few steps
+of other work do not move.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def whole(model, seconds, samples):
     program = convert.accelerate(Path(grid.__file__))
     names = {"__name__": "converted"}
     exec(compile(program.files[0].converted, grid.__file__, "exec"), names)
-    names["time"] = SimpleNamespace(perf_counter=time.process_time)
+    names["time"] = SimpleNamespace(perf_counter=time.thread_time)
     engine = accelerated().engine
     try:
         found = names["train"](model, seconds, samples)
@@ -95,11 +96,11 @@ def parts(model, passes, samples):
         net = grid.model_of(model)
         optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
         for _ in range(passes):
-            begin = clock()
+            begin = time.thread_time()
             total, batches = 0.0, iter(loader)
             inputs, targets = first = next(batches)
             batches = itertools.chain([first], batches)
-            began = clock()
+            began = time.thread_time()
             while True:
                 t0 = clock()
                 try:
@@ -122,9 +123,9 @@ def parts(model, passes, samples):
                 t7 = clock()
                 total += reparto.later(loss, total) * len(inputs)
                 rows.append((t0, t1, t2, t3, t4, t5, t6, t7, clock()))
-            end = clock()
+            end = time.thread_time()
             total = reparto.now(total)
-            ends.append((began - begin, clock() - end))
+            ends.append((began - begin, time.thread_time() - end))
     finally:
         stopped()
     rows = rows[len(rows) // 4 :]
@@ -146,7 +147,9 @@ def main():
     torch.set_num_threads(1)
     each, share = whole(args.model, args.seconds, args.samples)
     median = statistics.median(each)
-    print(f"{args.model}: {median:.1f} µs of Python a step (least of a pass {min(each):.1f}); {share}")
+    print(
+        f"{args.model}: {median:.1f} µs of Python a step (least of a pass {min(each):.1f}); {share}"
+    )
     found, begin, end = parts(args.model, args.passes, args.samples)
     print("  ".join(f"{name} {value:.1f}" for name, value in found.items()))
     print(f"sum of parts {sum(found.values()):.1f}; a pass: begin {begin:.0f}, end {end:.0f}")

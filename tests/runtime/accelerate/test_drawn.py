@@ -163,7 +163,9 @@ def test_weights_that_are_asked_for_are_drawn_there_too():
     plain = attention(x, x, x)
     with accelerated(shared_draws=True) as accelerator:
         seen = []
-        accelerator.home.run = lambda func, args, kwargs: seen.append(func) or func(*args, **kwargs)
+        accelerator.home.run = lambda func, args, kwargs: (
+            seen.append(func) or func(*args, **kwargs)
+        )
         torch.manual_seed(9)
         torch.testing.assert_close(attention(x, x, x), plain)
     assert F.multi_head_attention_forward not in seen

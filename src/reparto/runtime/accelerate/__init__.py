@@ -28,6 +28,7 @@ from reparto.runtime.accelerate import (
     _saving,
     _unseen,
 )
+from reparto.runtime.accelerate._ahead import Ahead
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
@@ -80,10 +81,12 @@ class Accelerator:
         self.engine: Engine | None = None
         if capture != "no":
             self.engine = Engine(self.home, makers[capture])
+        is_ahead = self.engine is not None and not world.options.record
+        self.ahead = Ahead(is_pinned=self._is_gpu) if is_ahead else None
         self._undo: list[Callable[[], None]] = []
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None
-        self._next_told = 0.0
+        self._next_told, self._is_watched = 0.0, False
         self._precision = ""
         self._proof: _proof.Proof | None = None
 
@@ -258,26 +261,28 @@ class Accelerator:
         return result
 
     def _count(self, owner: Any) -> None:
+        world = self.world
         if self._proof is not None:
             self._proof.stepped(owner)
         owner.num_steps += 1
-        world, options = self.world, self.world.options
         if owner.num_steps <= world.num_steps:
             return
-        now = time.perf_counter()
         if world.num_steps == 2:
             gc.collect()
             gc.freeze()  # what is there now stays: later collections need not look at it
-        is_watched = options.losses or options.stops_early or world.recorder is not None
-        if is_watched or now >= self._next_told or world.num_steps < 2:
-            self._next_told = now + TOLD_EVERY_S
-            world._samples += world.last_batch
-            self._tell_loss()
-            world.stepped(owner)
-        else:
+        now = time.perf_counter()
+        if now < self._next_told and world.num_steps > 1 and not self._is_watched:
             world.num_steps = owner.num_steps
             world.num_samples += world.last_batch
             world.last_step = now
+        else:
+            self._next_told = now + TOLD_EVERY_S
+            options = world.options
+            is_wanted = options.losses or options.stops_early or world.recorder is not None
+            self._is_watched = bool(is_wanted)
+            world._samples += world.last_batch
+            self._tell_loss()
+            world.stepped(owner)
         world.leave_if_done()
 
     def _tell_loss(self) -> None:

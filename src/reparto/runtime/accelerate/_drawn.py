@@ -92,9 +92,7 @@ def _attended(
     """Attention as torch's formula has it, with weights that are kept or dropped as told."""
     if enable_gqa:
         heads = query.shape[-3]
-        key, value = (
-            one.repeat_interleave(heads // one.shape[-3], -3) for one in (key, value)
-        )
+        key, value = (one.repeat_interleave(heads // one.shape[-3], -3) for one in (key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query * scale) @ key.transpose(-2, -1)
     if is_causal:

@@ -19,7 +19,6 @@ from reparto.runtime.accelerate._compare import (
     FED,
     KEPT,
     MADE,
-    MISS,
     VALUE,
     Turn,
     comparisons,
@@ -34,8 +33,10 @@ from reparto.runtime.accelerate._tape import Call, Rebuilt, is_plain, same_value
 
 _OTHER = "the optimizer has other groups or another state"
 _flag = attrgetter("requires_grad")
+_pointer = Tensor.data_ptr
 #: References to a tensor that is only in a list, as they are counted here.
 (_ALONE,) = map(sys.getrefcount, [torch.empty(0)])
+
 
 class Follower:
     """Follows one tape.
@@ -84,7 +85,7 @@ class Follower:
             for tensor in getattr(call.func, "tensors", ()):
                 if not tensor.requires_grad:  # a buffer of a layer
                     self._changes.setdefault(id(tensor), position)
-        self._pointers = list(map(Tensor.data_ptr, self._kept))
+        self._pointers = list(map(_pointer, self._kept))
         self._flags = list(map(_flag, self._kept))
         self._settings = [settings_of(ref()) for ref in self.tape.optimizers]
         self._optimizers = [
@@ -177,11 +178,12 @@ class Follower:
 
     def what_changed(self) -> str:
         """Why the graph would not compute what the script asks for; empty if it does."""
+        kept = self._kept
         if list(map(sys.getrefcount, self._dropped)) != self._holders:
             return "the script keeps a tensor that it did not keep before"
-        if list(map(Tensor.data_ptr, self._kept)) != self._pointers:
+        if list(map(_pointer, kept)) != self._pointers:
             return "the memory of parameters has been exchanged"
-        if list(map(_flag, self._kept)) != self._flags:
+        if list(map(_flag, kept)) != self._flags:
             return "parameters were frozen or thawed"
         if why := self.player.unfit():
             return why

@@ -33,7 +33,7 @@ class Later:
     __slots__ = ("__weakref__", "_depth", "_how", "_value")
 
     def __init__(
-        self, how: Callable[[], Any] | None = None, value: Any = None, depth: int = 0
+        self, how: Callable[[], Any] | _Of | None = None, value: Any = None, depth: int = 0
     ) -> None:
         self._how, self._value, self._depth = how, value, depth
 
@@ -43,23 +43,30 @@ class Later:
 
     def value(self) -> Any:
         """The number; waits for the device if it must."""
-        if self._how is not None:
-            pending: list[Later] = [self]
-            while pending:  # sums are as deep as loops are long
-                one = pending[-1]
-                how = one._how
-                if how is None:
-                    pending.pop()
-                    continue
-                parts = getattr(how, "parts", ())
-                waiting = [part for part in parts if isinstance(part, Later) and part._how]
-                if waiting:
-                    pending += waiting
-                    continue
+        if self._how is None:
+            return self._value
+        pending: list[Later] = [self]
+        while pending:  # sums are as deep as loops are long
+            one = pending[-1]
+            how = one._how
+            if type(how) is _Of:
+                left, right = how.left, how.right
+                if type(left) is Later:
+                    if left._how is not None:
+                        pending.append(left)
+                        continue
+                    left = left._value
+                if type(right) is Later:
+                    if right._how is not None:
+                        pending.append(right)
+                        continue
+                    right = right._value
+                one._value, one._how = how.func(left, right), None
+            elif how is not None:
                 value = how()
                 if one._how is how:  # else it has settled itself
                     one._value, one._how = value, None
-                pending.pop()
+            pending.pop()
         return self._value
 
     def settle(self, value: Any) -> None:
@@ -107,15 +114,12 @@ class Later:
 
 
 class _Of:
-    """An operation on numbers of which some are on their way."""
+    """An operation on two numbers, of which at least one is on its way."""
 
-    __slots__ = ("func", "parts")
+    __slots__ = ("func", "left", "right")
 
-    def __init__(self, func: Callable[..., Any], parts: tuple[Any, Any]) -> None:
-        self.func, self.parts = func, parts
-
-    def __call__(self) -> Any:
-        return self.func(*(p.value() if isinstance(p, Later) else p for p in self.parts))
+    def __init__(self, func: Callable[..., Any], left: Any, right: Any) -> None:
+        self.func, self.left, self.right = func, left, right
 
 
 def _binary(func: Callable[..., Any]) -> tuple[Any, Any]:
@@ -136,7 +140,7 @@ def _combined(func: Callable[..., Any], one: Any, two: Any) -> Any:
         elif not isinstance(part, (int, float)):
             values = (part.value() if isinstance(part, Later) else part for part in (one, two))
             return func(*values)
-    made = Later(_Of(func, (one, two)), None, depth + 1)
+    made = Later(_Of(func, one, two), None, depth + 1)
     if depth + 1 >= WAITING:  # a sum over a long loop is not kept term by term
         made.value()
         made._depth = 0

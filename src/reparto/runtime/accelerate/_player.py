@@ -327,5 +327,3 @@ class RepeatPlayer(Stage):
                 assert tensor is not None
                 memory.copy_(tensor)
             self._remember(made)
-
-

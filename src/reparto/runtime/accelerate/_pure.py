@@ -152,19 +152,19 @@ class PureCalls:
         self._original, self._draws = original, draws
         #: By the id of a module: when it was looked at, its call then, its calls in all states,
         #: and a reference that takes all that out again when the module is gone.
-        self._known: dict[int, tuple[int, PureCall | None, dict[str, PureCall], Any]] = {}
+        self.known: dict[int, tuple[int, PureCall | None, dict[str, PureCall], Any]] = {}
 
     def of(self, module: nn.Module) -> PureCall | None:
         """The call of a module; None if it is to be called as it is."""
         if self.num_exchanges:
             return None
         key = id(module)
-        known = self._known.get(key)
+        known = self.known.get(key)
         if known is not None and known[0] == self.changes.count:
             return known[1]
         if known is None:
             calls: dict[str, PureCall] = {}
-            ref = weakref.ref(module, lambda _: self._known.pop(key, None))
+            ref = weakref.ref(module, lambda _: self.known.pop(key, None))
         else:
             _, _, calls, ref = known
         call = None
@@ -174,5 +174,5 @@ class PureCalls:
                 call = calls.get(state)
                 if call is None:
                     call = calls[state] = PureCall(module, self._original)
-        self._known[key] = (self.changes.count, call, calls, ref)
+        self.known[key] = (self.changes.count, call, calls, ref)
         return call

@@ -24,6 +24,7 @@ from torch.utils.data import (
     default_collate,
 )
 
+from reparto.runtime.accelerate._ahead import Ahead, order_of, seed_of
 from reparto.runtime.accelerate._found import is_foreign
 
 
@@ -49,7 +50,13 @@ class Rows:
 
 
 class Places(Protocol):
-    """Who brings data to the device and cuts it there."""
+    """Who brings data to the device and cuts it there.
+
+    Attributes:
+        ahead: Draws orders ahead; None where they are drawn when they are needed.
+    """
+
+    ahead: Ahead | None
 
     def flush(self) -> None:
         """Draw what is still to be drawn before an order is."""
@@ -96,11 +103,11 @@ class Resident:
     def _indices(self) -> Iterator[tuple[list[Tensor], int, int]]:
         sampler = self._loader.batch_sampler
         assert sampler is not None
-        order = _order(sampler)
+        order = _order(sampler, self._places.ahead)
         if order is not None:
             assert isinstance(sampler, BatchSampler)
-            batches = _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
-            return zip(itertools.repeat(batches), itertools.count(), list(map(len, batches)))
+            batches, sizes = _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+            return zip(itertools.repeat(batches), itertools.count(), sizes)
         return self._each(iter(sampler))
 
     def _each(self, sampler: Iterator[Any]) -> Iterator[tuple[list[Tensor], int, int]]:
@@ -115,10 +122,10 @@ class Resident:
 
     def _placed(self, indices: Tensor) -> Tensor:
         indices = indices if self._rows is None else self._rows[indices]
-        return indices.to(self._device)
+        return indices.to(self._device, non_blocking=True)
 
 
-def _order(sampler: Any) -> Tensor | None:
+def _order(sampler: Any, ahead: Ahead | None) -> Tensor | None:
     """The order of a whole pass, drawn as torch's own samplers do it; None for others."""
     if type(sampler) is not BatchSampler:
         return None
@@ -130,14 +137,21 @@ def _order(sampler: Any) -> Tensor | None:
     total = len(order.data_source)
     if order.num_samples != total:
         return None
-    generator = torch.Generator()
-    generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
-    return torch.randperm(total, generator=generator)
+    if ahead is None:
+        return order_of(seed_of(), total)
+    found = ahead.order(seed_of(), total)
+    ahead.foresee(total)
+    return found
 
 
-def _cut(order: Tensor, size: int, drop_last: bool) -> list[Tensor]:
-    end = len(order) - (len(order) % size if drop_last else 0)
-    return list(order[:end].split(size)) if end else []
+def _cut(order: Tensor, size: int, drop_last: bool) -> tuple[list[Tensor], list[int]]:
+    """An order in batches, with their sizes."""
+    num_full, rest = divmod(len(order), size)
+    rest = 0 if drop_last else rest
+    if not num_full + rest:
+        return [], []
+    batches = order[: num_full * size + rest].split(size)
+    return list(batches), [size] * num_full + [rest] * (rest > 0)
 
 
 def _indices(given: Iterable[Any], total: int) -> Tensor:

@@ -23,11 +23,6 @@ _depth: Callable[[], int] = torch._C._len_torch_function_stack
 _thread = threading.get_ident
 
 
-def _is_ours(engine: Engine) -> bool:
-    """Whether the engine's thread is calling, and nobody else listens to torch functions."""
-    return _depth() == 1 and _thread() == engine.thread and not engine.is_busy
-
-
 def handling(engine: Engine, original: Any) -> Any:
     """``torch.overrides.handle_torch_function``, as functions in Python call it."""
     turn, opening = engine.turn, engine.opening
@@ -35,7 +30,8 @@ def handling(engine: Engine, original: Any) -> Any:
     def handle_torch_function(
         public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        if _is_ours(engine):
+        # Nobody else listens to torch functions, and it is our thread.
+        if _depth() == 1 and _thread() == engine.thread and not engine.is_busy:
             compare = turn.compare
             if compare is not None:
                 answer = compare(public_api, args, kwargs)
@@ -55,18 +51,25 @@ def calling(engine: Engine, original: Any) -> Any:
     """``nn.Module.__call__``: torch's own layers are one call, all others what they do inside."""
     turn, pure, is_compiling = engine.turn, engine.pure, torch.compiler.is_compiling
     assert pure is not None
+    known, changes = pure.known, pure.changes
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(self, *args, **kwargs)
         compare = turn.compare
-        if compare is not None and _is_ours(engine):
-            call = pure.of(self)
-            if call is None:
-                return original(self, *args, **kwargs)
-            answer = compare(call, args, kwargs)
-            if answer is not MISS:
-                return answer
+        if (
+            compare is not None
+            and _depth() == 1
+            and _thread() == engine.thread
+            and not engine.is_busy
+        ):
+            found = known.get(id(self))
+            if found is not None and found[0] == changes.count and not pure.num_exchanges:
+                if found[1] is None:
+                    return original(self, *args, **kwargs)
+                answer = compare(found[1], args, kwargs)
+                if answer is not MISS:
+                    return answer
         return engine.module(self, original, args, kwargs)
 
     return __call__

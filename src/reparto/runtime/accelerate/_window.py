@@ -55,19 +55,20 @@ class Window:
             batches: All of its pass.
             at: Which of them it is, if it is one.
         """
-        self.rest()
         order = _whole(index)
-        if not (0 <= at < len(batches) and batches[at] is index and len(order) <= len(self._order)):
+        is_part = 0 <= at < len(batches) and batches[at] is index
+        if not is_part or len(order) > len(self._order):
+            self.rest()
             self._order[: len(index)].copy_(index)
             self._seated = None
             return
         if self._seated is None or self._seated.data_ptr() != order.data_ptr():
             self._order[: len(order)].copy_(order)
             self._seated = order
-        self._places.add_(index.storage_offset())
+        torch.add(self._steps, index.storage_offset(), out=self._places)
         self._batches, self._at = batches, at
         # The last batch of a pass may have fewer rows.
-        self._end = len(batches) - (len(batches[-1]) != len(index))
+        self._end = len(batches) - (batches[-1].shape != index.shape)
         self.next = index
 
     def go_on(self) -> None:
@@ -77,7 +78,7 @@ class Window:
 
 
 def advance_of(one: Tensor, two: Tensor) -> int:
-    """By how many rows two batches are apart in the order of one pass; 0 if they are not of one."""
+    """By how many rows two batches of a pass are apart in its order; 0 if they are of two."""
     are_parts = one.dim() == two.dim() == 1 and one.is_contiguous() and two.is_contiguous()
     if not are_parts or one.shape != two.shape or one.dtype is not torch.int64 or not len(one):
         return 0
