@@ -146,10 +146,8 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     each, share = whole(args.model, args.seconds, args.samples)
-    median = statistics.median(each)
-    print(
-        f"{args.model}: {median:.1f} µs of Python a step (least of a pass {min(each):.1f}); {share}"
-    )
+    median, least = statistics.median(each), min(each)
+    print(f"{args.model}: {median:.1f} µs of Python a step, {least:.1f} at best; {share}")
     found, begin, end = parts(args.model, args.passes, args.samples)
     print("  ".join(f"{name} {value:.1f}" for name, value in found.items()))
     print(f"sum of parts {sum(found.values()):.1f}; a pass: begin {begin:.0f}, end {end:.0f}")

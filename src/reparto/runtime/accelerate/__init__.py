@@ -82,7 +82,7 @@ class Accelerator:
         if capture != "no":
             self.engine = Engine(self.home, makers[capture])
         is_ahead = self.engine is not None and not world.options.record
-        self.ahead = Ahead(is_pinned=self._is_gpu) if is_ahead else None
+        self.ahead = Ahead() if is_ahead else None
         self._undo: list[Callable[[], None]] = []
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None

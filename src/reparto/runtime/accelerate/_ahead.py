@@ -32,14 +32,12 @@ def order_of(seed: int, total: int) -> Tensor:
 
 
 class Ahead:
-    """Draws orders in a thread of its own; called with torch functions disabled.
+    """Draws orders in a thread of its own, on the CPU alone: a graph may be captured meanwhile.
 
-    Args:
-        is_pinned: Whether to leave orders in memory from which a GPU copies by itself.
+    Called with torch functions disabled.
     """
 
-    def __init__(self, *, is_pinned: bool) -> None:
-        self._is_pinned = is_pinned
+    def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Any] | None = None
         self._process = 0
         self._drawn: dict[int, Future[tuple[_Key, Tensor]]] = {}  # by the number of rows
@@ -58,25 +56,24 @@ class Ahead:
         """A pass has begun: draw what comes if nobody draws before the next one does."""
         if self._jobs is None or self._process != os.getpid():
             self._process, self._jobs = os.getpid(), queue.SimpleQueue()
-            _thread.start_new_thread(_draw_all, (self._jobs, self._is_pinned))
+            _thread.start_new_thread(_draw_all, (self._jobs,))
         future: Future[tuple[_Key, Tensor]] = Future()
         self._drawn[total] = future
         self._jobs.put((future, torch.default_generator.get_state(), total))
 
 
-def _draw_all(jobs: queue.SimpleQueue[Any], is_pinned: bool) -> None:
+def _draw_all(jobs: queue.SimpleQueue[Any]) -> None:
     while True:
         future, state, total = jobs.get()
         try:
-            future.set_result(_drawn(state, total, is_pinned))
+            future.set_result(_drawn(state, total))
         except Exception:  # it is drawn when it is needed
             future.set_result(((0, 0, 0), torch.empty(0)))
 
 
-def _drawn(state: Tensor, total: int, is_pinned: bool) -> tuple[_Key, Tensor]:
+def _drawn(state: Tensor, total: int) -> tuple[_Key, Tensor]:
     generator = torch.Generator()
     generator.set_state(state)
     seed_of(generator)  # that of the loader's workers
     seed = seed_of(generator)
-    order = order_of(seed, total)
-    return (os.getpid(), seed, total), order.pin_memory() if is_pinned else order
+    return (os.getpid(), seed, total), order_of(seed, total)

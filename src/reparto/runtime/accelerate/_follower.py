@@ -200,7 +200,7 @@ class Follower:
         """Take over other learning rates; any other setting is fixed on the tape."""
         ref, insides, _ = self._optimizers[number]
         optimizer, tensors = _of(ref), self.player.rates[number]
-        if not insides.has_lists_of(optimizer):
+        if not insides.takes_lists_of(optimizer):
             return _OTHER
         if settings_of(optimizer) != self._settings[number]:
             return "settings of the optimizer were changed"

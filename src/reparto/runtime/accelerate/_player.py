@@ -98,7 +98,7 @@ class Stage:
         self._count()
 
     def _count(self) -> None:
-        """Counters that each launch moves on at once: the row of the history, places of batches."""
+        """Counters that each launch moves on: the row of the history, places of batches."""
         advances = self.tape.advances
         sizes = [1, *(len(index) for _, index in advances.values())]
         steps = [1, *(advance for advance, _ in advances.values())]

@@ -58,6 +58,9 @@ def settings_of(optimizer: Any) -> tuple[Any, ...]:
     )
 
 
+_flat: Any = itertools.chain.from_iterable
+
+
 class Insides:
     """What an optimizer holds, and whether it is still that.
 
@@ -70,16 +73,14 @@ class Insides:
         self._each = list(self._groups)
         self._params = [group["params"] for group in self._groups]
         self._counts = list(map(len, self._params))
-        self._values = list(self._flat())
+        self._each_param = list(_flat(self._params))
+        self._values = list(_flat(map(dict.values, self._state.values())))
         self._sizes = list(map(len, self._state.values()))
-
-    def _flat(self) -> Iterator[Any]:
-        return itertools.chain.from_iterable(map(dict.values, self._state.values()))
 
     def are_of(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the optimizer holds the same groups, parameters and state.
 
-        `has_lists_of` tells whether the lists of parameters are the same; they are settings, too.
+        `takes_lists_of` tells whether lists of parameters are the same; they are settings, too.
         """
         groups, state = optimizer.param_groups, optimizer.state
         return (
@@ -88,14 +89,19 @@ class Insides:
             and len(groups) == len(self._each)
             and all(map(operator.is_, groups, self._each))
             and list(map(len, self._params)) == self._counts
+            and all(map(operator.is_, _flat(self._params), self._each_param))
             and list(map(len, state.values())) == self._sizes
-            and all(map(operator.is_, self._flat(), self._values))
+            and all(map(operator.is_, _flat(map(dict.values, state.values())), self._values))
         )
 
-    def has_lists_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether the lists of parameters are the same, and no others in their place."""
+    def takes_lists_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether groups hold the same parameters, if perhaps in other lists than before."""
         lists = [group["params"] for group in optimizer.param_groups]
-        return all(map(operator.is_, lists, self._params))
+        for one, two in zip(lists, self._params, strict=True):
+            if len(one) != len(two) or not all(map(operator.is_, one, two)):
+                return False
+        self._params = lists
+        return True
 
 
 def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:
