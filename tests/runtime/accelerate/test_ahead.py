@@ -8,7 +8,7 @@ from tests.runtime.accelerate.trained import accelerated
 from torch.utils.data import DataLoader, TensorDataset
 
 from reparto.runtime.accelerate import _ahead
-from reparto.runtime.accelerate._ahead import Ahead, order_of, seed_of
+from reparto.runtime.accelerate._ahead import WORTH, Ahead, order_of, seed_of
 
 
 @pytest.fixture
@@ -34,28 +34,28 @@ def orders(ahead, num, between=lambda: None):
     for _ in range(num):
         seed_of()  # that of workers
         seed = seed_of()
-        found.append(order_of(seed, 50) if ahead is None else ahead.order(seed, 50))
+        found.append(order_of(seed, WORTH) if ahead is None else ahead.order(seed, WORTH))
         if ahead is not None:
-            ahead.foresee(50)
+            ahead.foresee(WORTH)
         between()
-    return torch.stack([*found, torch.randperm(50)])
+    return torch.stack([*found, torch.randperm(WORTH)])
 
 
 def test_orders_are_the_same_and_drawn_ahead(drawn_now):
     ahead = Ahead()
     assert torch.equal(orders(ahead, 4), orders(None, 4))
-    assert drawn_now == [50]  # the first
+    assert drawn_now == [WORTH]  # the first
 
 
 def test_whoever_draws_between_gets_another_order(drawn_now):
     ahead = Ahead()
     between = lambda: torch.rand(1)  # noqa: E731
     assert torch.equal(orders(ahead, 4, between), orders(None, 4, between))
-    assert drawn_now == [50] * 4
+    assert drawn_now == [WORTH] * 4
 
 
 def test_a_loader_s_passes_are_those_of_torch():
-    loader = DataLoader(TensorDataset(torch.arange(23)), 5, shuffle=True)
+    loader = DataLoader(TensorDataset(torch.arange(WORTH)), 900, shuffle=True)
 
     def passes():
         torch.manual_seed(2)

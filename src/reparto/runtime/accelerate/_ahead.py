@@ -16,6 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+#: Orders of fewer rows are drawn sooner than they are foreseen.
+WORTH = 4096
+
 _Key = tuple[int, int, int]  # process, seed, number of rows
 
 
@@ -54,6 +57,8 @@ class Ahead:
 
     def foresee(self, total: int) -> None:
         """A pass has begun: draw what comes if nobody draws before the next one does."""
+        if total < WORTH:
+            return
         if self._jobs is None or self._process != os.getpid():
             self._process, self._jobs = os.getpid(), queue.SimpleQueue()
             _thread.start_new_thread(_draw_all, (self._jobs,))

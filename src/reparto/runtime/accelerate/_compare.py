@@ -130,7 +130,8 @@ class _Writer:
     def _heads(self) -> list[str]:
         call = self._call
         # Most functions are equal only to themselves; getters of attributes are made anew.
-        is_itself = type(call.func).__eq__ is object.__eq__
+        equals: Any = type(call.func).__eq__
+        is_itself = equals is object.__eq__
         differs = "func is not FUNC" if is_itself else "func is not FUNC and func != FUNC"
         names = "not kwargs or kwargs.keys() != NAMES" if call.kwargs else "kwargs"
         lines = [

@@ -21,14 +21,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from reparto.runtime.accelerate import _drawn
 from reparto.runtime.accelerate._calls import (
     BACKWARD,
     HOOKS,
     OWN_LOOKS,
-    QUIET,
     READS,
     REFUSED,
     comes_anew,
@@ -40,6 +38,7 @@ from reparto.runtime.accelerate._follower import Follower
 from reparto.runtime.accelerate._found import mapped, tensors_in
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import Later, Ring
+from reparto.runtime.accelerate._mode import Mode
 from reparto.runtime.accelerate._opened import Opening
 from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._pure import PureCalls, has_layer
@@ -47,13 +46,9 @@ from reparto.runtime.accelerate._run import modes_now
 from reparto.runtime.accelerate._step_calls import StepOf, ZeroOf
 from reparto.runtime.accelerate._steps import fast
 from reparto.runtime.accelerate._tape import Recording, is_plain
-from reparto.runtime.accelerate._taped import NotTapedError, Tape, taped
-from reparto.runtime.accelerate._trimmed import trimmed
+from reparto.runtime.accelerate._taped import Tape
+from reparto.runtime.accelerate._tapes import Tapes
 
-#: So many steps are written down in vain before the engine leaves it at that.
-IN_VAIN = 24
-#: So many kinds of steps (batches of other sizes, several optimizers) are put on tape.
-MOST_TAPES = 6
 #: After so many misses in a row a tape is left alone for some steps, which are written down.
 MISSES = 2
 
@@ -76,17 +71,15 @@ class Engine:
         self.ring = Ring(home.device)
         self._kind = home.device.type
         self.turn = Turn(self._begins, self._put_off_back)
-        self.followers: list[Follower] = []
+        self.tapes = Tapes(self._follower_of)
         self._following: Follower | None = None
         self._recording: Recording | None = None
-        self._before: dict[Any, tuple[Recording, set[int]]] = {}
         self._stand_for: dict[int, tuple[Tensor, Tensor]] = {}
         #: What launched last.
         self._launched: Follower | None = None
         self._step_calls: weakref.WeakKeyDictionary[Any, StepOf] = weakref.WeakKeyDictionary()
         self.zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
-        self._latest: Recording | None = None
-        self._in_vain = self._rest = 0
+        self._rest = 0
         self._may_record = False  # with the next call that is no tape's
         self.num_played = self.num_steps = 0
         self.is_busy = False
@@ -103,12 +96,25 @@ class Engine:
         self.root: Tensor | None = None
         self.roots: list[Tensor] = []  # since the last step; kept where somebody is told of them
         self.reason = ""
-        self.mode = _Mode(self)
+        self.mode = Mode(self)
 
     @property
     def is_here(self) -> bool:
         """Whether the thread that asks is the one whose steps these are."""
         return threading.get_ident() == self.thread
+
+    @property
+    def followers(self) -> list[Follower]:
+        """One for each tape."""
+        return self.tapes.followers
+
+    def _follower_of(self, tape: Tape) -> Follower:
+        was, self.is_busy = self.is_busy, True
+        try:
+            player = self._make_player(tape)
+        finally:
+            self.is_busy = was
+        return Follower(player, self.ring, self.home, self.turn)
 
     # Calls of the script; torch functions are disabled in all of these.
 
@@ -215,11 +221,7 @@ class Engine:
 
     def _hooked(self, tensor: Tensor) -> None:
         """A hook is hung on a tensor: tapes on which it is know nothing of it."""
-        self.followers = [
-            one
-            for one in self.followers
-            if all(tensor is not kept for kept in one.tape.kept.values())
-        ]
+        self.tapes.drop_with(tensor)
         self.turn.compare = None
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -358,7 +360,7 @@ class Engine:
         self.num_steps += 1
         if self._stand_for:
             self._settle()
-        self._recording, self._may_record = None, self._wants
+        self._recording, self._may_record = None, self.tapes.are_wanted
         return True
 
     def step(self, optimizer: Any, original: Callable[[], Any], *, is_plain: bool) -> Any:
@@ -391,30 +393,25 @@ class Engine:
         call = self._step_calls.get(optimizer)
         if call is None:
             call = self._step_calls[optimizer] = StepOf(optimizer, self._kind)
-            self._in_vain, self._before = 0, {}
+            self.tapes.begin_again()
         with fast(optimizer, self._kind):
             result = original()
         if recording is not None:
             if not recording.trouble:
                 noted = recording.add(call, (), {}, modes_now(self._kind), here())
                 recording.returned(noted, None)
-            self._written(recording)
+            self.reason = self.tapes.add(recording, self.reason)
         self._settle()
         self._begin_recording()
         return result
 
     def _begin_recording(self) -> None:
         self._rest -= 1
-        if any(not one.is_wanted for one in self.followers):  # its optimizer is gone
-            self.followers = [one for one in self.followers if one.is_wanted]
+        self.tapes.drop_unwanted()
         is_due = self.followers and self._rest <= 0
         self.turn.compare = self.followers[0].first if is_due else None
         self._may_record = False
-        self._recording = Recording() if self._wants else None
-
-    @property
-    def _wants(self) -> bool:
-        return self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
+        self._recording = Recording() if self.tapes.are_wanted else None
 
     def _settle(self) -> None:
         """A step is over: stand-ins that nobody holds any more are forgotten."""
@@ -423,44 +420,6 @@ class Engine:
             gone = [key for key, pair in found if sys.getrefcount(pair[0]) <= HELD_HERE]
             for key in gone:
                 del self._stand_for[key]
-
-    # Tapes.
-
-    def _written(self, recording: Recording) -> None:
-        """A step was written down whole: hold it against those before."""
-        recording, lasting = trimmed(recording, recording.lasting())
-        key = tuple(getattr(call.func, "__name__", "") for call in recording.calls)
-        shapes = tuple(tensor.shape for tensor in recording.given)
-        before = self._before.get((key, shapes))
-        self._before[key, shapes] = (recording, lasting)
-        if before is None:
-            latest, self._latest = self._latest, recording
-            apart = "" if latest is None else latest.first_difference(recording)
-            self._cannot(recording.trouble or apart or self.reason)
-            return
-        if recording.trouble or (why := before[0].first_difference(recording)):
-            self._cannot(recording.trouble or why)
-            return
-        try:
-            self._add(taped(before[0], recording, lasting | before[1]))
-        except NotTapedError as error:
-            self._cannot(str(error))
-        except Exception as error:  # whatever a capture meets, the script goes on without it
-            self._cannot(f"{type(error).__name__}: {str(error).splitlines()[0]}")
-        del self._before[key, shapes]
-
-    def _add(self, tape: Tape) -> None:
-        was, self.is_busy = self.is_busy, True
-        try:
-            player = self._make_player(tape)
-        finally:
-            self.is_busy = was
-        self.followers.insert(0, Follower(player, self.ring, self.home, self.turn))
-        self._in_vain, self.reason = 0, ""
-
-    def _cannot(self, why: str) -> None:
-        self._in_vain += 1
-        self.reason = why
 
     # Numbers.
 
@@ -521,7 +480,8 @@ class Engine:
     def leave(self) -> None:
         """Be there for no thread from now on."""
         self.has_left = True
-        self.thread, self._following, self.followers = 0, None, []
+        self.thread, self._following = 0, None
+        self.tapes.followers = []
         self.turn.compare = None
         self.mode.let_go()
 
@@ -543,27 +503,3 @@ def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return all(type(one) is Tensor for one in args) or all(
         map(is_plain, tensors_in((args, kwargs)))
     )
-
-
-class _Mode(TorchFunctionMode):
-    """Hands every call of the script to the comparison whose turn it is, or to the engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__()
-        self._turn, self._call = engine.turn, engine.call
-
-    def let_go(self) -> None:
-        """Make every call as torch does from now on."""
-        self._call = lambda func, args, kwargs: func(*args, **kwargs)
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        compare = self._turn.compare
-        if compare is not None:
-            answer = compare(func, args, kwargs)
-            if answer is not MISS:
-                return answer
-        if func in QUIET:
-            return func(*args, **(kwargs or {}))
-        return self._call(func, args, kwargs or {})

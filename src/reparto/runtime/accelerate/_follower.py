@@ -26,7 +26,6 @@ from reparto.runtime.accelerate._compare import (
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import History, Later, Ring
 from reparto.runtime.accelerate._player import Player
-from reparto.runtime.accelerate._resident import Rows
 from reparto.runtime.accelerate._run import make_calls
 from reparto.runtime.accelerate._steps import Insides, rates_of, settings_of
 from reparto.runtime.accelerate._tape import Call, Rebuilt, is_plain, same_value
@@ -75,10 +74,7 @@ class Follower:
         #: What it was given by the step before and has let go of since: given again.
         self._spare: list[Tensor | None] = [None] * len(self._lasting)
         self._laters: list[tuple[int, Later]] = []
-        # Data that were placed here are nobody else's; all others may change between steps.
-        placed = [call.func.tensors for call in self.tape.calls if isinstance(call.func, Rows)]
-        data = {id(tensor) for tensors in placed for tensor in tensors}
-        self._kept = [one for one in self.tape.kept.values() if id(one) not in data]
+        self._kept = self.tape.known()
         #: Tensors that are kept, and the call from which on the step changes them.
         self._changes = {id(self.tape.kept[i]): at for i, at in self.tape.changed.items()}
         for position, call in enumerate(self.tape.calls):

@@ -49,7 +49,7 @@ class Later:
         while pending:  # sums are as deep as loops are long
             one = pending[-1]
             how = one._how
-            if type(how) is _Of:
+            if isinstance(how, _Of):
                 left, right = how.left, how.right
                 if type(left) is Later:
                     if left._how is not None:

@@ -180,8 +180,7 @@ class CapturedPlayer(Stage):
 
     def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
         super().__init__(tape, device, home)
-        leaves = [tensor for tensor in tape.kept.values() if tensor.is_leaf]
-        leaves = [one for one in leaves if one.requires_grad or one.grad is not None]
+        leaves = [tensor for tensor in tape.known() if tensor.is_leaf]
         before = [tensor.grad for tensor in leaves]
         after: list[Any] = []
 

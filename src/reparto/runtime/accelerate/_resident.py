@@ -115,10 +115,11 @@ class Resident:
         while True:
             with torch._C.DisableTorchFunction():
                 batch = next(sampler, None)
-                index = None if batch is None else self._placed(_indices(batch, total))
-            if index is None:
-                return
-            yield [index], 0, len(batch)
+                if batch is None:
+                    return
+                index = self._placed(_indices(batch, total))
+                size = len(index)
+            yield [index], 0, size
 
     def _placed(self, indices: Tensor) -> Tensor:
         indices = indices if self._rows is None else self._rows[indices]

@@ -51,6 +51,12 @@ class Tape:
     changed: dict[int, int] = field(default_factory=dict)
     advances: dict[int, tuple[int, Tensor]] = field(default_factory=dict)
 
+    def known(self) -> list[Tensor]:
+        """Kept tensors that the script may know: all but data that were placed here."""
+        placed = [call.func.tensors for call in self.calls if isinstance(call.func, Rows)]
+        data = {id(tensor) for tensors in placed for tensor in tensors}
+        return [tensor for tensor in self.kept.values() if id(tensor) not in data]
+
 
 def taped(first: Recording, second: Recording, lasting: set[int]) -> Tape:
     """Put on a tape what two steps have in common.

@@ -65,7 +65,7 @@ class Window:
         if self._seated is None or self._seated.data_ptr() != order.data_ptr():
             self._order[: len(order)].copy_(order)
             self._seated = order
-        torch.add(self._steps, index.storage_offset(), out=self._places)
+        torch.add(self._steps, int(index.storage_offset()), out=self._places)
         self._batches, self._at = batches, at
         # The last batch of a pass may have fewer rows.
         self._end = len(batches) - (batches[-1].shape != index.shape)
@@ -84,7 +84,7 @@ def advance_of(one: Tensor, two: Tensor) -> int:
         return 0
     if one.untyped_storage().data_ptr() != two.untyped_storage().data_ptr():
         return 0
-    apart = two.storage_offset() - one.storage_offset()
+    apart = int(two.storage_offset()) - int(one.storage_offset())
     return apart if apart > 0 and apart % len(one) == 0 else 0
 
 
