@@ -228,11 +228,10 @@ class Follower:
         for window in self._windows:
             window.go_on()
         if self._numbers:
-            asked = [(self._numbers[index], later) for index, later in self._laters]
+            laters = self._laters
+            asked = [(self._numbers[index], later) for index, later in laters] if laters else []
             self._history.launched(asked)
-        for place, (index, _, _) in enumerate(self._lasting):
-            self._given[place] = self.current[index]
-        self._renew()
+        self._renew(self._given)
         self.misses = 0
 
     def _take_back(self) -> None:
@@ -280,12 +279,18 @@ class Follower:
         self.ids.discard(id(old))
         self.ids.add(id(fresh))
 
-    def _renew(self) -> None:
-        """Be ready for the next step, with tensors that the script does not hold."""
+    def _renew(self, given: list[Tensor | None] | None = None) -> None:
+        """Be ready for the next step, with tensors that the script does not hold.
+
+        Args:
+            given: Takes those that it was given by the step that is over.
+        """
         current, ids, spare = self.current, self.ids, self._spare
         for place, (index, memory, requires_grad) in enumerate(self._lasting):
-            ids.discard(id(current[index]))
-            fresh = spare[place]
+            before, fresh = current[index], spare[place]
+            ids.discard(id(before))
+            if given is not None:
+                given[place] = before
             if fresh is None:
                 fresh = memory.detach()
                 if requires_grad:

@@ -58,9 +58,6 @@ def settings_of(optimizer: Any) -> tuple[Any, ...]:
     )
 
 
-_flat: Any = itertools.chain.from_iterable
-
-
 class Insides:
     """What an optimizer holds, and whether it is still that.
 
@@ -70,28 +67,26 @@ class Insides:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._groups, self._state = optimizer.param_groups, optimizer.state
-        self._each = list(self._groups)
         self._params = [group["params"] for group in self._groups]
-        self._counts = list(map(len, self._params))
-        self._each_param = list(_flat(self._params))
-        self._values = list(_flat(map(dict.values, self._state.values())))
-        self._sizes = list(map(len, self._state.values()))
+        self._look()
+
+    def _look(self) -> None:
+        # Views of dicts show what is in them now, so that one pass over all sees any change.
+        states = [state.values() for state in self._state.values()]
+        self._parts: list[Any] = [self._groups, self._state.values(), *self._params, *states]
+        self._sizes = list(map(len, self._parts))
+        self._each = list(itertools.chain.from_iterable(self._parts))
 
     def are_of(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the optimizer holds the same groups, parameters and state.
 
         `takes_lists_of` tells whether lists of parameters are the same; they are settings, too.
         """
-        groups, state = optimizer.param_groups, optimizer.state
         return (
-            groups is self._groups
-            and state is self._state
-            and len(groups) == len(self._each)
-            and all(map(operator.is_, groups, self._each))
-            and list(map(len, self._params)) == self._counts
-            and all(map(operator.is_, _flat(self._params), self._each_param))
-            and list(map(len, state.values())) == self._sizes
-            and all(map(operator.is_, _flat(map(dict.values, state.values())), self._values))
+            optimizer.param_groups is self._groups
+            and optimizer.state is self._state
+            and list(map(len, self._parts)) == self._sizes
+            and all(map(operator.is_, itertools.chain.from_iterable(self._parts), self._each))
         )
 
     def takes_lists_of(self, optimizer: torch.optim.Optimizer) -> bool:
@@ -101,6 +96,7 @@ class Insides:
             if len(one) != len(two) or not all(map(operator.is_, one, two)):
                 return False
         self._params = lists
+        self._look()
         return True
 
 
