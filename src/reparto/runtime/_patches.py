@@ -10,6 +10,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -495,12 +496,19 @@ def _next(current: Current, original: Any) -> Any:
 NOT_THE_SCRIPT = ("reparto.", "torch.utils.data.", "torch._tensor_str")
 
 
+def _is_the_scripts(frame: FrameType | None) -> bool:
+    """Whether it is the script that reads; what a tensor does to be formatted is its caller's."""
+    while frame is not None and frame.f_globals.get("__name__", "") == "torch._tensor":
+        frame = frame.f_back
+    reader = "" if frame is None else frame.f_globals.get("__name__", "")
+    return not reader.startswith(NOT_THE_SCRIPT)
+
+
 def _read(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def read(self: Tensor, *args: Any) -> Any:
         world = current()
-        reader = sys._getframe(1).f_globals.get("__name__", "")
-        if world is None or world.is_reading or reader.startswith(NOT_THE_SCRIPT):
+        if world is None or world.is_reading or not _is_the_scripts(sys._getframe(1)):
             return original(self, *args)
         world.is_reading = True  # a tracked tensor comes here again with its global value
         try:

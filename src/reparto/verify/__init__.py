@@ -35,7 +35,8 @@ from reparto.spec import Divergence, Job, Options, Program, StrategyConfig, Veri
 from reparto.verify._sides import Progress, Side, run_side
 
 if TYPE_CHECKING:
-    from reparto.verify._compare import Distances
+    from reparto.runtime._record import Record
+    from reparto.verify._compare import Distances, Gap
     from reparto.verify._judge import Judgement
 
 __all__ = ["verify"]
@@ -190,14 +191,10 @@ class _Proof:
         ours, theirs = sequential.record(), shared.record()
         distances = compare(ours, theirs, precision)
         if self.accelerate:  # gradients that no optimizer owns are not followed there
-            found = distances.gradients.items()
-            owned = {key: gap for key, gap in found if key[0] != "loose"}
-            distances = replace(distances, gradients=owned)
+            distances = _without_loose(distances)
             if 0 < _steps_of_optimizers(sequential) < sequential.result.num_steps:
                 # The sequential side went on behind its last step to its last gradient.
-                last = len(theirs.of_kind("value"))
-                read = {number: gap for number, gap in distances.values.items() if number <= last}
-                distances = replace(distances, values=read)
+                distances = _up_to_the_end_of(theirs, distances)
         if self.accelerate and not theirs.of_kind("gradient"):
             return self._nothing_accelerated(sequential, shared, precision)
         is_alike = self.workers == 1 and not self.accelerate  # to the last bit
@@ -358,6 +355,27 @@ def _seeds(side: Side) -> tuple[int, ...]:
     return tuple(entry.data["value"] for entry in side.record().of_kind("seed"))
 
 
+def _without_loose(distances: Distances) -> Distances:
+    """Without what belongs to no optimizer."""
+    gradients = {key: gap for key, gap in distances.gradients.items() if not _is_loose(key[0])}
+    tensors = {name: gap for name, gap in distances.tensors.items() if not _is_loose(name)}
+    return replace(distances, gradients=gradients, tensors=tensors)
+
+
+def _is_loose(name: str) -> bool:
+    """Whether it is the name of what owns gradients of no optimizer, or of a tensor of its."""
+    return name.partition(".")[0].rstrip("0123456789") == "loose"
+
+
+def _up_to_the_end_of(record: Record, distances: Distances) -> Distances:
+    """Without losses and numbers read that only the other record has, behind its end."""
+    found: dict[str, dict[int, Gap]] = {}
+    for kind, gaps in (("loss", distances.losses), ("value", distances.values)):
+        last = len(record.of_kind(kind))
+        found[kind] = {number: gap for number, gap in gaps.items() if number <= last}
+    return replace(distances, losses=found["loss"], values=found["value"])
+
+
 def _steps_of_optimizers(side: Side) -> int:
     """How often the optimizer that stepped most often did; 0 if none did.
 
@@ -365,7 +383,7 @@ def _steps_of_optimizers(side: Side) -> int:
     accelerated one counts steps of optimizers alone, and is to end where the other ended.
     """
     owners = [entry.data["owner"] for entry in side.record().of_kind("gradient")]
-    counts = Counter(owner for owner in owners if owner != "loose")
+    counts = Counter(owner for owner in owners if not _is_loose(owner))
     return max(counts.values(), default=0)
 
 

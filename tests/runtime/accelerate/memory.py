@@ -56,7 +56,8 @@ class MemoryPlayer(CapturedPlayer):
             body()
         torch.set_rng_state(generator)
         self._operations = mode.operations
-        self._row.zero_()  # a capture computes nothing
+        self._counters.zero_()  # a capture computes nothing
+        self.rest()
 
     def _replay(self):
         with torch.no_grad():

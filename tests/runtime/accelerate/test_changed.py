@@ -182,3 +182,65 @@ def test_gradients_are_put_in_by_hand_between_steps(player):
         return state(net)
 
     alike(train, player, played=13)
+
+
+@pytest.mark.parametrize("how", ["list", "shorter list", "in place"])
+def test_other_parameters_are_put_into_a_group(how, player):
+    """The tape holds a step for those that were there."""
+
+    def train():
+        model = mlp()
+        layers = [model[0], model[4]]
+        optimizer = torch.optim.SGD(layers[0].parameters(), lr=0.01)
+        step = plain_step(model, optimizer)
+
+        def body(number, x, y):
+            if number == 8:
+                others, group = list(layers[1].parameters()), optimizer.param_groups[0]
+                if how == "in place":
+                    group["params"][:] = others
+                else:
+                    group["params"] = others if how == "list" else others[:1]
+            step(number, x, y)
+
+        epochs(body)
+        return state(model)
+
+    alike(train, player)
+
+
+def test_a_list_of_the_same_parameters_is_put_into_a_group(player):
+    def train():
+        model = mlp()
+        optimizer = adam(model)
+        step = plain_step(model, optimizer)
+
+        def body(number, x, y):
+            group = optimizer.param_groups[0]
+            group["params"] = list(group["params"])
+            step(number, x, y)
+
+        epochs(body)
+        return state(model)
+
+    alike(train, player)
+
+
+def test_a_state_is_exchanged_for_its_like(player):
+    """Other tensors with the same numbers: the tape writes into those that were there."""
+
+    def train():
+        model = mlp()
+        optimizer = adam(model)
+        step = plain_step(model, optimizer)
+
+        def body(number, x, y):
+            if number == 8:
+                for found in optimizer.state.values():
+                    found["step"] = found["step"].clone()
+            step(number, x, y)
+            return [found["step"].item() for found in optimizer.state.values()]
+
+        return epochs(body), state(model)
+
+    alike(train, player)

@@ -5,6 +5,7 @@ import os
 import torch
 from tests.runtime.accelerate.trained import accelerated, adam, data, epochs, mlp, plain_step
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def forked(body):
@@ -29,10 +30,16 @@ def test_a_child_finds_computed_what_the_parent_had_put_off():
     with accelerated() as accelerator:
         engine, model = accelerator.engine, mlp()
         optimizer = adam(model)
-        epochs(plain_step(model, optimizer))
         x, y = data()
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(x[:10]), y[:10])
+
+        def loss_of_step():
+            optimizer.zero_grad()
+            return nn.functional.mse_loss(model(x), y)
+
+        for _ in range(4):
+            loss_of_step().backward()
+            optimizer.step()
+        loss = loss_of_step()
         assert engine.has_put_off
         told = forked(lambda: (engine.is_here, loss.item()))
         assert told == str((False, loss.item()))
@@ -48,3 +55,34 @@ def test_the_parent_goes_on():
         before = engine.num_played
         epochs(step)
         assert engine.num_played > before
+
+
+def test_a_child_trains_as_torch_does():
+    with accelerated() as accelerator:
+        engine, model = accelerator.engine, mlp()
+        step = plain_step(model, adam(model))
+        epochs(step)
+        plain = nn.Linear(4, 3)
+        plain.load_state_dict({"weight": torch.ones(3, 4), "bias": torch.zeros(3)})
+
+        def child():
+            epochs(plain_step(plain, adam(plain)), num=2)
+            return engine.num_steps, engine.num_played, plain.bias.abs().sum().item() > 0
+
+        steps, played = engine.num_steps, engine.num_played
+        assert forked(child) == str((steps, played, True))
+
+
+def test_a_childs_batches_are_made_by_torchs_own_loader():
+    """On a GPU, a child must not touch it."""
+    with accelerated() as accelerator:
+        loader = DataLoader(TensorDataset(torch.arange(4.0)), 2)
+        kind = type(iter(loader)).__name__
+        assert kind == "Resident"
+        assert forked(lambda: type(iter(loader)).__name__) == repr("_SingleProcessDataLoaderIter")
+
+        def child():
+            accelerator.device = torch.device("meta")  # as a GPU would be: another device
+            return [rows.tolist() for (rows,) in loader]
+
+        assert forked(child) == "[[0.0, 1.0], [2.0, 3.0]]"

@@ -28,14 +28,18 @@ from reparto.runtime.accelerate import (
     _saving,
     _unseen,
 )
+from reparto.runtime.accelerate._ahead import Ahead
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
 from reparto.runtime.accelerate._later import Later, now
-from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Tape
+from reparto.runtime.accelerate._opened import QUESTIONS
+from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer
 from reparto.runtime.accelerate._pure import PureCalls, listen
+from reparto.runtime.accelerate._shortcuts import calling, handling, zeroing
 from reparto.runtime.accelerate._steps import fast
 from reparto.runtime.accelerate._tape import version_of
+from reparto.runtime.accelerate._taped import Tape
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -77,10 +81,12 @@ class Accelerator:
         self.engine: Engine | None = None
         if capture != "no":
             self.engine = Engine(self.home, makers[capture])
+        is_ahead = self.engine is not None and not world.options.record
+        self.ahead = Ahead() if is_ahead else None
         self._undo: list[Callable[[], None]] = []
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None
-        self._next_told = 0.0
+        self._next_told, self._is_watched = 0.0, False
         self._precision = ""
         self._proof: _proof.Proof | None = None
 
@@ -106,12 +112,15 @@ class Accelerator:
             loading = torch.utils.data.dataloader._BaseDataLoaderIter
             self._replace(loading, "__next__", self._loading)
             for kind in (torch.optim.Optimizer, torch.nn.Module):
-                self._replace(kind, "zero_grad", self._zeroing)
+                self._replace(kind, "zero_grad", self._shortcut(zeroing))
             self._watch_modules(self.engine)
             for owner, name, made in _unseen.replacements(self.engine):
                 self._replace(owner, name, made)
             for module in (torch.nn.functional, torch._tensor):
-                self._replace(module, "handle_torch_function", self.engine.handled)
+                self._replace(module, "handle_torch_function", self._shortcut(handling))
+            if self.engine.opening is not None:
+                for name in QUESTIONS:
+                    self._replace(torch.nn.functional, name, self.engine.opening.answering)
             _forked.leave_to_parent(self.engine)
             if self.world.options.record:
                 self._proof = _proof.Proof(self.world, self.engine)
@@ -138,6 +147,11 @@ class Accelerator:
         if self._is_gpu:
             torch.cuda.synchronize(self.device)
 
+    @property
+    def _has_left(self) -> bool:
+        """Whether this is a process that was forked off."""
+        return self.engine is not None and self.engine.has_left
+
     def _replace(self, owner: Any, name: str, made: Callable[[Any], Any]) -> None:
         original = vars(owner)[name]
         setattr(owner, name, made(original))
@@ -150,22 +164,15 @@ class Accelerator:
         for owner, name, counting in listen(engine.pure.changes):
             self._replace(owner, name, _instead(counting))
 
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return engine.module(self, original, args, kwargs)
-
-        watched = __call__
+        watched = calling(engine, original)
         if self.world.options.record:
-            watched = _proof.seeing(self.world, engine, __call__)
+            watched = _proof.seeing(self.world, engine, watched)
         self._replace(torch.nn.Module, "__call__", lambda _: watched)
 
-    def _zeroing(self, original: Any) -> Any:
+    def _shortcut(self, made: Callable[[Engine, Any], Any]) -> Callable[[Any], Any]:
         engine = self.engine
         assert engine is not None
-
-        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
-            engine.zero_grad(self, original, args, kwargs)
-
-        return zero_grad
+        return lambda original: made(engine, original)
 
     def _compiled(self, model: Any = None, *args: Any, **settings: Any) -> Any:
         self.world.note("torch.compile is left out: whole steps are captured instead")
@@ -177,6 +184,8 @@ class Accelerator:
         """Batches that torch's loader makes go to the GPU as they come."""
 
         def __next__(loading: Any) -> Any:
+            if self._has_left:
+                return original(loading)
             with torch._C.DisableTorchFunction():
                 batch = original(loading)
                 self.world.saw_batch(batch)
@@ -184,15 +193,20 @@ class Accelerator:
 
         return __next__
 
-    def cut(self, rows: _resident.Rows, index: Tensor) -> Any:
+    def cut(self, rows: _resident.Rows, batches: list[Tensor], place: int, size: int) -> Any:
         """A batch; on a tape it is a call like those of the script."""
-        self.world.last_batch = len(index)
-        if self.engine is None:
-            return rows(index)
-        return self.engine.rows(rows, index)
+        self.world.last_batch = size
+        engine = self.engine
+        if engine is None:
+            with torch._C.DisableTorchFunction():
+                return rows(batches[place])
+        engine.turn.batches = batches, place
+        return engine.rows(rows, batches[place])
 
     def placed(self, tensors: tuple[Tensor, ...]) -> _resident.Rows | None:
         """Data, on the device; None where they take too much of its memory."""
+        if self._has_left:
+            return None
         known = self._data.get(tensors[0])
         now = [(id(tensor), version_of(tensor)) for tensor in tensors]
         if known is not None and known[0] == now:
@@ -223,46 +237,52 @@ class Accelerator:
 
     def stepped(self, owner: Any, optimizer: Any, hooked: Any, args: Any, kwargs: Any) -> Any:
         """Let an optimizer step, and count it."""
-        if self.engine is not None and not self.engine.is_here:
+        engine, is_plain = self.engine, not args and not kwargs
+        with torch._C.DisableTorchFunction():
+            if engine is not None and is_plain and engine.plays(optimizer):
+                self._count(owner)
+                return None
+        if engine is not None and not engine.is_here:
             with fast(optimizer, self.device.type):
                 return hooked(optimizer, *args, **kwargs)
-        world = self.world
-        is_plain = not args and not kwargs
-        world.in_step = True
+        self.world.in_step = True
         try:
-            if self.engine is not None:
-                result = self.engine.step(
+            if engine is not None:
+                result = engine.step(
                     optimizer, lambda: hooked(optimizer, *args, **kwargs), is_plain=is_plain
                 )
             else:
                 with fast(optimizer, self.device.type):
                     result = hooked(optimizer, *args, **kwargs)
         finally:
-            world.in_step = False
+            self.world.in_step = False
         with torch._C.DisableTorchFunction():
-            if self._proof is not None:
-                self._proof.stepped(owner)
-            owner.num_steps += 1
-            if owner.num_steps > world.num_steps:
-                self._count(owner)
+            self._count(owner)
         return result
 
     def _count(self, owner: Any) -> None:
-        world, options = self.world, self.world.options
-        now = time.perf_counter()
+        world = self.world
+        if self._proof is not None:
+            self._proof.stepped(owner)
+        owner.num_steps += 1
+        if owner.num_steps <= world.num_steps:
+            return
         if world.num_steps == 2:
             gc.collect()
             gc.freeze()  # what is there now stays: later collections need not look at it
-        is_watched = options.losses or options.stops_early or world.recorder is not None
-        if is_watched or now >= self._next_told or world.num_steps < 2:
-            self._next_told = now + TOLD_EVERY_S
-            world._samples += world.last_batch
-            self._tell_loss()
-            world.stepped(owner)
-        else:
+        now = time.perf_counter()
+        if now < self._next_told and world.num_steps > 1 and not self._is_watched:
             world.num_steps = owner.num_steps
             world.num_samples += world.last_batch
             world.last_step = now
+        else:
+            self._next_told = now + TOLD_EVERY_S
+            options = world.options
+            is_wanted = options.losses or options.stops_early or world.recorder is not None
+            self._is_watched = bool(is_wanted)
+            world._samples += world.last_batch
+            self._tell_loss()
+            world.stepped(owner)
         world.leave_if_done()
 
     def _tell_loss(self) -> None:

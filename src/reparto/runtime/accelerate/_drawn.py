@@ -18,10 +18,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _FACTORIES = frozenset(
     [torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.bernoulli]
 )
-_LIKE = {
-    torch.rand_like: torch.rand,
-    torch.randn_like: torch.randn,
-}
+_LIKE = frozenset([torch.rand_like, torch.randn_like])
 _DROPOUTS = frozenset(
     [
         F.dropout,
@@ -55,10 +52,10 @@ def on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any | Ca
         kwargs = {name: value for name, value in kwargs.items() if name != "device"}
         return func(*(_plain(one) for one in args), **kwargs)
     if func in _LIKE:
-        dtype = kwargs.get("dtype", args[0].dtype)
-        return _LIKE[func](args[0].shape, dtype=dtype)
+        dtype = kwargs.get("dtype") or args[0].dtype
+        return func(_like(args[0], dtype))
     if func in _IN_PLACE:
-        made = torch.empty(args[0].shape, dtype=args[0].dtype)
+        made = torch.empty_strided(args[0].shape, stride_of(args[0]), dtype=args[0].dtype)
         func(made, *args[1:], **kwargs)
         return Tensor.copy_, (args[0], made), {}
     if func is _ATTENTION:
@@ -73,7 +70,10 @@ def _attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     if not rate:
         return _ATTENTION, args, kwargs
     query, key = given["query"], given["key"]
-    shape = (*query.shape[:-1], key.shape[-2])
+    heads = query.shape[:-2]
+    if not given.get("enable_gqa"):  # there the heads of keys are repeated to those of queries
+        heads = torch.broadcast_shapes(heads, key.shape[:-2])
+    shape = (*heads, query.shape[-2], key.shape[-2])
     kept = F.dropout(torch.ones(shape, dtype=query.dtype), rate)
     return _attended, (kept,), given
 
@@ -91,8 +91,8 @@ def _attended(
 ) -> Tensor:
     """Attention as torch's formula has it, with weights that are kept or dropped as told."""
     if enable_gqa:
-        times = query.shape[-3] // key.shape[-3]
-        key, value = (one.repeat_interleave(times, -3) for one in (key, value))
+        heads = query.shape[-3]
+        key, value = (one.repeat_interleave(heads // one.shape[-3], -3) for one in (key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query * scale) @ key.transpose(-2, -1)
     if is_causal:
@@ -117,8 +117,20 @@ def _mask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     given = {name: value for name, value in given.items() if name in ("p", "training", "train")}
     if func is torch.dropout:
         given = {"p": given["p"], "train": True}
-    ones = torch.ones(inputs.shape, dtype=inputs.dtype)
+    ones = _like(inputs, inputs.dtype).fill_(1)
     return torch.mul, (inputs, func(ones, **given)), {}
+
+
+def stride_of(tensor: Tensor) -> tuple[int, ...]:
+    """How a tensor lies in memory; of a stand-in, how what it stands for does."""
+    found: tuple[int, ...] = getattr(tensor, "_reparto_stride", None) or tensor.stride()
+    return found
+
+
+def _like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Memory of the CPU laid out as torch lays out what it makes of a tensor: draws fill it."""
+    layout = torch.empty_strided(tensor.shape, stride_of(tensor), dtype=dtype, device="meta")
+    return torch.empty_like(layout, device="cpu")
 
 
 def _plain(value: Any) -> Any:

@@ -21,42 +21,34 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from reparto.runtime.accelerate import _drawn
 from reparto.runtime.accelerate._calls import (
     BACKWARD,
     HOOKS,
     OWN_LOOKS,
-    QUIET,
     READS,
     REFUSED,
     comes_anew,
     here,
     is_loading,
 )
-from reparto.runtime.accelerate._follower import MISS, Follower, own_memory
+from reparto.runtime.accelerate._compare import MISS, Turn
+from reparto.runtime.accelerate._follower import Follower
 from reparto.runtime.accelerate._found import mapped, tensors_in
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import Later, Ring
-from reparto.runtime.accelerate._player import (
-    NotTapedError,
-    Player,
-    StepOf,
-    Tape,
-    ZeroOf,
-    taped,
-    trimmed,
-)
+from reparto.runtime.accelerate._mode import Mode
+from reparto.runtime.accelerate._opened import Opening
+from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._pure import PureCalls, has_layer
 from reparto.runtime.accelerate._run import modes_now
+from reparto.runtime.accelerate._step_calls import StepOf, ZeroOf
 from reparto.runtime.accelerate._steps import fast
 from reparto.runtime.accelerate._tape import Recording, is_plain
+from reparto.runtime.accelerate._taped import Tape
+from reparto.runtime.accelerate._tapes import Tapes
 
-#: So many steps are written down in vain before the engine leaves it at that.
-IN_VAIN = 24
-#: So many kinds of steps (batches of other sizes, several optimizers) are put on tape.
-MOST_TAPES = 6
 #: After so many misses in a row a tape is left alone for some steps, which are written down.
 MISSES = 2
 
@@ -78,22 +70,22 @@ class Engine:
         self.home, self._make_player = home, make_player
         self.ring = Ring(home.device)
         self._kind = home.device.type
-        self.followers: list[Follower] = []
+        self.turn = Turn(self._begins, self._put_off_back)
+        self.tapes = Tapes(self._follower_of)
         self._following: Follower | None = None
         self._recording: Recording | None = None
-        self._before: dict[Any, tuple[Recording, set[int]]] = {}
         self._stand_for: dict[int, tuple[Tensor, Tensor]] = {}
-        #: Tensors of the script's that share a graph's memory, by graph and id.
-        self._shown: dict[Follower, dict[int, weakref.ref[Tensor]]] = {}
+        #: What launched last.
+        self._launched: Follower | None = None
         self._step_calls: weakref.WeakKeyDictionary[Any, StepOf] = weakref.WeakKeyDictionary()
-        self._zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
-        self._latest: Recording | None = None
-        self._in_vain = self._rest = 0
+        self.zero_calls: weakref.WeakKeyDictionary[Any, ZeroOf] = weakref.WeakKeyDictionary()
+        self._rest = 0
         self._may_record = False  # with the next call that is no tape's
         self.num_played = self.num_steps = 0
         self.is_busy = False
-        self._thread = threading.get_ident()
+        self.thread, self.has_left = threading.get_ident(), False
         self.pure: PureCalls | None = None
+        self.opening = Opening() if home.draws_on_cpu else None
         #: Told of each number that the script reads; None for nobody.
         self.on_read: Callable[[Any], None] | None = None
         #: Copies gradients behind each backward pass, as a call of the tape; None for nobody.
@@ -104,12 +96,25 @@ class Engine:
         self.root: Tensor | None = None
         self.roots: list[Tensor] = []  # since the last step; kept where somebody is told of them
         self.reason = ""
-        self.mode = _Mode(self)
+        self.mode = Mode(self)
 
     @property
     def is_here(self) -> bool:
         """Whether the thread that asks is the one whose steps these are."""
-        return threading.get_ident() == self._thread
+        return threading.get_ident() == self.thread
+
+    @property
+    def followers(self) -> list[Follower]:
+        """One for each tape."""
+        return self.tapes.followers
+
+    def _follower_of(self, tape: Tape) -> Follower:
+        was, self.is_busy = self.is_busy, True
+        try:
+            player = self._make_player(tape)
+        finally:
+            self.is_busy = was
+        return Follower(player, self.ring, self.home, self.turn)
 
     # Calls of the script; torch functions are disabled in all of these.
 
@@ -120,9 +125,12 @@ class Engine:
             if type(found) is not tuple:
                 return found
             func, args, kwargs = found
-        result = self._answer(func, args, kwargs)
+        answer = self._followed(func, args, kwargs)
+        if answer is not MISS:
+            return answer
+        result = self._compute(func, args, kwargs)
         if func in BACKWARD:
-            self._went_back(func, args)
+            self._went_back(args)
         elif self.on_read is not None:
             if func in READS and not is_loading(sys._getframe(1)):
                 self.on_read(result)
@@ -130,7 +138,16 @@ class Engine:
                 self.on_read(self._real(args[0]).item())
         return result
 
-    def _went_back(self, func: Any, args: tuple[Any, ...]) -> None:
+    def _put_off_back(self, args: tuple[Any, ...]) -> None:
+        """A backward pass was put off."""
+        if self.snapshot is None:
+            root = args[0] if args else None
+            self.root = root if isinstance(root, Tensor) else None
+            return
+        with torch._C.DisableTorchFunction():
+            self._went_back(args)
+
+    def _went_back(self, args: tuple[Any, ...]) -> None:
         root = args[0] if args else None
         self.root = root if isinstance(root, Tensor) else None
         if self._recording is not None and self.root is not None:
@@ -142,33 +159,41 @@ class Engine:
                 self.evaluations.append(self.gradients)
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        answer = self._followed(func, args, kwargs)
+        return self._compute(func, args, kwargs) if answer is MISS else answer
+
+    def _followed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call by a tape; `MISS` if it is to be computed."""
         follower = self._following
         if follower is not None:
+            compare = self.turn.compare
+            assert compare is not None
+            answer = compare(func, args, kwargs)
+            if answer is not MISS:
+                return answer
             if comes_anew(func, args) and not self._is_put_off(args):
                 return self._run(func, self._real(args), self._real(kwargs))
             if func in OWN_LOOKS and id(args[0]) not in follower.ids:
                 return func(*self._real(args), **kwargs)
-            answer = follower.follow(func, args, kwargs)
-            if answer is not MISS:
-                return answer
             self._give_up(f"{_name(func)} comes only in some steps")
-        elif self.followers and self._rest <= 0:
+        elif self._rest <= 0:
             for one in self.followers:
-                if one.is_first(func):
-                    answer = one.follow(func, args, kwargs)
-                    if answer is not MISS:
-                        self._following, self._recording = one, None
-                        return answer
-                    one.position = 0
-                    one.fed.clear()
-        return self._compute(func, args, kwargs)
+                answer = one.first(func, args, kwargs)
+                if answer is not MISS:
+                    return answer
+                one.fed.clear()
+        return MISS
+
+    def _begins(self, follower: Follower) -> None:
+        """The first call of a tape was answered."""
+        self._following, self._recording = follower, None
 
     def _is_put_off(self, args: tuple[Any, ...]) -> bool:
         assert self._following is not None
         return any(map(self._following.computes, tensors_in(args)))
 
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._stand_for or self._shown:
+        if self._stand_for or self.followers:
             args, kwargs = self._real(args), self._real(kwargs)
         if func in HOOKS:
             self._hooked(args[0])
@@ -196,11 +221,8 @@ class Engine:
 
     def _hooked(self, tensor: Tensor) -> None:
         """A hook is hung on a tensor: tapes on which it is know nothing of it."""
-        self.followers = [
-            one
-            for one in self.followers
-            if all(tensor is not kept for kept in one.tape.kept.values())
-        ]
+        self.tapes.drop_with(tensor)
+        self.turn.compare = None
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         was, self.is_busy = self.is_busy, True
@@ -213,11 +235,8 @@ class Engine:
         """The same with computed tensors in the place of stand-ins."""
 
         def real(tensor: Tensor) -> Tensor:
-            for shown in self._shown.values():
-                ref = shown.get(id(tensor))
-                if ref is not None and ref() is tensor:
-                    del shown[id(tensor)]
-                    own_memory(tensor)
+            for follower in self.followers:
+                follower.gives_away(tensor)
             found = self._stand_for.get(id(tensor))
             return tensor if found is None else found[1]
 
@@ -236,7 +255,7 @@ class Engine:
             self.root, self.roots = self._real(self.root), self._real(self.roots)
             self.gradients = self._real(self.gradients)
         finally:
-            self.is_busy = was
+            self.is_busy, self.turn.compare = was, None
         self._recording, self._may_record = None, False
         if follower.misses >= MISSES:
             follower.misses, self._rest = 0, 4
@@ -283,9 +302,9 @@ class Engine:
             original(owner, *args, **kwargs)
             return
         with torch._C.DisableTorchFunction():
-            call = self._zero_calls.get(owner)
+            call = self.zero_calls.get(owner)
             if call is None:
-                call = self._zero_calls[owner] = ZeroOf(owner, original)
+                call = self.zero_calls[owner] = ZeroOf(owner, original)
             self.call(call, args, kwargs)
 
     def module(self, module: Any, original: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -299,36 +318,53 @@ class Engine:
         with torch._C.DisableTorchFunction():
             return self.call(call, args, kwargs)
 
-    def handled(self, original: Any) -> Any:
-        """``torch.overrides.handle_torch_function``, with a short way where a tape is followed."""
-        depth = torch._C._len_torch_function_stack
-
-        def handle_torch_function(
-            public_api: Any, relevant_args: Any, *args: Any, **kwargs: Any
-        ) -> Any:
-            follower = self._following
-            if public_api in QUIET and depth() == 1:
-                with torch._C.DisableTorchFunction():
-                    return public_api(*args, **kwargs)
-            if follower is not None and not self.is_busy and depth() == 1:
-                with torch._C.DisableTorchFunction():
-                    answer = follower.follow(public_api, args, kwargs)
-                    if answer is not MISS:
-                        if public_api in BACKWARD:
-                            self._went_back(public_api, args)
-                        return answer
-            return original(public_api, relevant_args, *args, **kwargs)
-
-        return handle_torch_function
-
     def rows(self, cut: Any, index: Tensor) -> Any:
-        """Cut a batch out of data; called with torch functions disabled."""
-        if not self.is_here:
-            return cut(index)
-        return self.call(cut, (index,), {})
+        """Cut a batch out of data."""
+        compare = self.turn.compare
+        if compare is not None and self.is_here:
+            answer = compare(cut, (index,), None)
+            if answer is not MISS:
+                return answer
+        with torch._C.DisableTorchFunction():
+            return self.call(cut, (index,), {}) if self.is_here else cut(index)
+
+    def plays(self, optimizer: Any) -> bool:
+        """Launch a step that was followed to its end; called with torch functions disabled.
+
+        Args:
+            optimizer: Whose step has come, without a closure.
+
+        Returns:
+            Whether that was all; if not, ``step`` is to be called.
+        """
+        follower = self._following
+        if follower is None or self.turn.compare is not follower.last or not self.is_here:
+            return False
+        call = self._step_calls.get(optimizer)
+        if call is None:
+            return False
+        if why := follower.what_changed():
+            self.reason = why
+            return False
+        if follower.last(call, (), None) is MISS:
+            return False
+        self._following = None
+        self.is_busy = True
+        try:
+            follower.launch()
+        finally:
+            self.is_busy = False
+        self._launched = follower
+        self.turn.compare = follower.first if self._rest <= 0 else None
+        self.num_played += 1
+        self.num_steps += 1
+        if self._stand_for:
+            self._settle()
+        self._recording, self._may_record = None, self.tapes.are_wanted
+        return True
 
     def step(self, optimizer: Any, original: Callable[[], Any], *, is_plain: bool) -> Any:
-        """Let an optimizer step.
+        """Let an optimizer step that was not followed to its end.
 
         Args:
             optimizer: Which.
@@ -340,34 +376,9 @@ class Engine:
                 return original()
         with torch._C.DisableTorchFunction():
             self.num_steps += 1
-            if is_plain and self._follow_to_end(optimizer):
-                return None
             if self._following is not None:
                 self._give_up()
             return self._step_now(optimizer, original, is_plain)
-
-    def _follow_to_end(self, optimizer: Any) -> bool:
-        follower = self._following
-        if follower is None:
-            return False
-        call = self._step_calls.get(optimizer)
-        if call is None or not follower.is_at_end:
-            return False
-        if why := follower.what_changed():
-            self.reason = why
-            return False
-        if follower.follow(call, (), {}) is MISS:
-            return False
-        self._following = None
-        self.is_busy = True
-        try:
-            self._shown[follower] = follower.launch()
-        finally:
-            self.is_busy = False
-        self.num_played += 1
-        self._settle()
-        self._recording, self._may_record = None, self._wants
-        return True
 
     def _step_now(self, optimizer: Any, original: Callable[[], Any], is_plain: bool) -> Any:
         recording = self._recording
@@ -382,29 +393,25 @@ class Engine:
         call = self._step_calls.get(optimizer)
         if call is None:
             call = self._step_calls[optimizer] = StepOf(optimizer, self._kind)
-            self._in_vain, self._before = 0, {}
+            self.tapes.begin_again()
         with fast(optimizer, self._kind):
             result = original()
         if recording is not None:
             if not recording.trouble:
                 noted = recording.add(call, (), {}, modes_now(self._kind), here())
                 recording.returned(noted, None)
-            self._written(recording)
+            self.reason = self.tapes.add(recording, self.reason)
         self._settle()
         self._begin_recording()
         return result
 
     def _begin_recording(self) -> None:
         self._rest -= 1
-        if any(not one.is_wanted for one in self.followers):  # its optimizer is gone
-            self.followers = [one for one in self.followers if one.is_wanted]
-            self._shown = {one: shown for one, shown in self._shown.items() if one.is_wanted}
+        self.tapes.drop_unwanted()
+        is_due = self.followers and self._rest <= 0
+        self.turn.compare = self.followers[0].first if is_due else None
         self._may_record = False
-        self._recording = Recording() if self._wants else None
-
-    @property
-    def _wants(self) -> bool:
-        return self._in_vain < IN_VAIN and len(self.followers) < MOST_TAPES
+        self._recording = Recording() if self.tapes.are_wanted else None
 
     def _settle(self) -> None:
         """A step is over: stand-ins that nobody holds any more are forgotten."""
@@ -414,48 +421,14 @@ class Engine:
             for key in gone:
                 del self._stand_for[key]
 
-    # Tapes.
-
-    def _written(self, recording: Recording) -> None:
-        """A step was written down whole: hold it against those before."""
-        recording, lasting = trimmed(recording, recording.lasting())
-        key = tuple(getattr(call.func, "__name__", "") for call in recording.calls)
-        shapes = tuple(tensor.shape for tensor in recording.given)
-        before = self._before.get((key, shapes))
-        self._before[key, shapes] = (recording, lasting)
-        if before is None:
-            latest, self._latest = self._latest, recording
-            apart = "" if latest is None else latest.first_difference(recording)
-            self._cannot(recording.trouble or apart or self.reason)
-            return
-        if recording.trouble or (why := before[0].first_difference(recording)):
-            self._cannot(recording.trouble or why)
-            return
-        try:
-            self._add(taped(before[0], recording, lasting | before[1]))
-        except NotTapedError as error:
-            self._cannot(str(error))
-        except Exception as error:  # whatever a capture meets, the script goes on without it
-            self._cannot(f"{type(error).__name__}: {str(error).splitlines()[0]}")
-        del self._before[key, shapes]
-
-    def _add(self, tape: Tape) -> None:
-        was, self.is_busy = self.is_busy, True
-        try:
-            player = self._make_player(tape)
-        finally:
-            self.is_busy = was
-        self.followers.insert(0, Follower(player, self.ring, self.home))
-        self._in_vain, self.reason = 0, ""
-
-    def _cannot(self, why: str) -> None:
-        self._in_vain += 1
-        self.reason = why
-
     # Numbers.
 
     def later(self, tensor: Tensor) -> Any:
         """A number that nothing in the loop depends on."""
+        if self._launched is not None and self._following is None and self.is_here:
+            later = self._launched.wrote(tensor)
+            if later is not None:
+                return later
         if not self.is_here or tensor.is_complex() or tensor.numel() != 1:
             return tensor.item()
         with torch._C.DisableTorchFunction():
@@ -506,7 +479,10 @@ class Engine:
 
     def leave(self) -> None:
         """Be there for no thread from now on."""
-        self._thread, self._following, self.followers = 0, None, []
+        self.has_left = True
+        self.thread, self._following = 0, None
+        self.tapes.followers = []
+        self.turn.compare = None
         self.mode.let_go()
 
     def flush(self) -> None:
@@ -527,22 +503,3 @@ def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return all(type(one) is Tensor for one in args) or all(
         map(is_plain, tensors_in((args, kwargs)))
     )
-
-
-class _Mode(TorchFunctionMode):
-    """Hands every call of the script to the engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__()
-        self._call = engine.call
-
-    def let_go(self) -> None:
-        """Make every call as torch does from now on."""
-        self._call = lambda func, args, kwargs: func(*args, **kwargs)
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in QUIET:
-            return func(*args, **(kwargs or {}))
-        return self._call(func, args, kwargs or {})

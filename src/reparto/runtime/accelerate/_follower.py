@@ -9,176 +9,95 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from operator import attrgetter, is_
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from reparto.runtime.accelerate._found import rebuilt
+from reparto.runtime.accelerate._compare import (
+    FED,
+    KEPT,
+    MADE,
+    VALUE,
+    Turn,
+    comparisons,
+)
 from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._later import History, Later, Ring
 from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._run import make_calls
 from reparto.runtime.accelerate._steps import Insides, rates_of, settings_of
-from reparto.runtime.accelerate._tape import Call, Given, Made, Rebuilt, is_plain, same_value
+from reparto.runtime.accelerate._tape import Call, Rebuilt, is_plain, same_value
 
-#: A call that is not the one on the tape.
-MISS: Any = object()
-
-# What an argument must be.
-_MADE, _KEPT, _FED, _VALUE, _PARTS = range(5)
-# What a call is answered with.
-_NOTHING, _STAND_IN, _FRESH, _SAME, _WHOLE = range(5)
-
-
-def _expected(noted: Any, player: Player) -> tuple[int, Any]:
-    kind = type(noted)
-    if kind is Made:
-        return _MADE, noted.index
-    if kind is Given:
-        kept = player.tape.kept.get(noted.index)
-        return (_KEPT, kept) if kept is not None else (_FED, noted.index)
-    if kind in (tuple, list, dict, Rebuilt):
-        parts = noted.parts if kind is Rebuilt else noted.values() if kind is dict else noted
-        return _PARTS, (noted, [_expected(one, player) for one in parts])
-    return _VALUE, noted
-
-
-def _answer(noted: Any, player: Player, seen: set[int]) -> tuple[int, Any]:
-    """How a call is answered; `seen` are tensors that earlier calls have made."""
-    kind = type(noted)
-    if kind is Made:
-        if noted.index in seen:
-            return _SAME, noted.index
-        seen.add(noted.index)
-        return (_FRESH if noted.index in player.lasting else _STAND_IN), noted.index
-    if kind is Given:
-        return _WHOLE, noted
-    if kind in (tuple, list, dict, Rebuilt):
-        parts = noted.parts if kind is Rebuilt else noted.values() if kind is dict else noted
-        return _WHOLE, (noted, [_answer(one, player, seen) for one in parts])
-    return _NOTHING, noted
-
-
-def _comparison(call: Call, follower: Follower, seen: set[int]) -> Callable[..., Any]:
-    """A function that compares a call with the expected one, and answers it or misses.
-
-    It is written out for each call, so that a comparison is a few operations of Python: scripts
-    of small models do little else.
-    """
-    player = follower.player
-    names: dict[str, Any] = {
-        "MISS": MISS,
-        "FUNC": call.func,
-        "NAMES": call.kwargs.keys(),
-        "NUM_ARGS": len(call.args),
-        "GRAD": call.modes[0],
-        "CAST": call.modes[1],
-        "DTYPE": call.modes[2],
-        "KIND": follower.kind,
-        "current": follower.current,
-        "fed": follower.fed,
-        "is_as": follower.is_as,
-        "feed": follower.feed,
-        "same_value": same_value,
-        "is_grad": torch.is_grad_enabled,
-        "is_cast": torch.is_autocast_enabled,
-        "cast_dtype": torch.get_autocast_dtype,
-    }
-    lines = [
-        "def compare(func, args, kwargs):",
-        " if func is not FUNC and func != FUNC: return MISS",
-        " if is_grad() is not GRAD or is_cast(KIND) is not CAST: return MISS",
-        " if len(args) != NUM_ARGS: return MISS",
-    ]
-    if call.modes[1]:
-        lines.append(" if cast_dtype(KIND) is not DTYPE: return MISS")
-    if call.kwargs:
-        lines.append(" if kwargs.keys() != NAMES: return MISS")
-    else:
-        lines.append(" if kwargs: return MISS")
-    places = [(f"args[{index}]", noted) for index, noted in enumerate(call.args)]
-    places += [(f"kwargs[{name!r}]", noted) for name, noted in call.kwargs.items()]
-    for number, (place, noted) in enumerate(places):
-        lines.append(f" a = {place}")
-        kind, what = _expected(noted, player)
-        names[f"W{number}"] = what
-        if kind == _MADE:
-            lines.append(f" if a is not current[{what}]: return MISS")
-        elif kind == _KEPT:
-            lines.append(f" if a is not W{number}: return MISS")
-        elif kind == _FED:
-            lines.append(f" if not feed({what}, a): return MISS")
-        elif kind == _VALUE:
-            lines.append(f" if a is not W{number} and not same_value(a, W{number}): return MISS")
-        else:
-            names[f"W{number}"] = (kind, what)
-            lines.append(f" if not is_as(W{number}, a): return MISS")
-    kind, what = _answer(call.result, player, seen)
-    names["ANSWER"] = what
-    if kind in (_STAND_IN, _SAME):
-        lines.append(f" return current[{what}]")
-    elif kind == _NOTHING:
-        lines.append(" return ANSWER")
-    elif kind == _FRESH:
-        names["fresh"] = follower.fresh
-        lines.append(f" return fresh({what})")
-    else:
-        names["answered"] = follower.answered
-        lines.append(f" return answered({kind}, ANSWER)")
-    exec("\n".join(lines), names)
-    compare: Callable[..., Any] = names["compare"]
-    return compare
+_OTHER = "the optimizer has other groups or another state"
+_flag = attrgetter("requires_grad")
+_pointer = Tensor.data_ptr
+#: References to a tensor that is only in a list, as they are counted here.
+(_ALONE,) = map(sys.getrefcount, [torch.empty(0)])
 
 
 class Follower:
     """Follows one tape.
 
-    Call order: ``is_first`` tells whether a step may be this one; then ``follow`` for each call
-    until it misses or `is_at_end`; then ``launch``, or ``give_up`` after a miss.
+    Call order: the turn is at `first` when a step may begin, and goes on with each call that is
+    answered; when it is at `last`, ``what_changed``, that call and ``launch``; ``give_up`` after
+    a miss.
 
     Args:
         player: The tape, ready to be played.
         ring: Where numbers are kept that the script wants later.
         home: Knows where tensors belong.
+        turn: Goes from call to call.
     """
 
-    def __init__(self, player: Player, ring: Ring, home: Home) -> None:
+    def __init__(self, player: Player, ring: Ring, home: Home, turn: Turn) -> None:
         self.player, self.tape, self._ring, self._home = player, player.tape, ring, home
-        self.kind = player.device.type
+        self.kind, self.turn = player.device.type, turn
+        self._lasting = [
+            (index, tensor, self.tape.looks[index].requires_grad)
+            for index, tensor in sorted(player.lasting.items())
+        ]
         self._stand_ins = _stand_ins(player)
         self.current: list[Any] = list(self._stand_ins)
-        self._lasting = sorted(player.lasting)
-        self._dropped = [t for i, t in enumerate(self._stand_ins) if i not in player.lasting]
+        self._dropped = [one for one in self._stand_ins if one is not None]
         self.ids = {id(tensor) for tensor in self._dropped}
         self.fed: dict[int, Tensor] = {}
-        self.position = 0
-        seen: set[int] = set()
-        self._calls = [_comparison(call, self, seen) for call in self.tape.calls]
-        self._end = len(self._calls)
-        self._shown: list[weakref.ref[Tensor]] = []
+        self._windows = list(player.windows.values())
+        compares = comparisons(self)
+        #: What answers the call with which the step begins, and the optimizer's step.
+        self.first, self.last = compares[0], compares[-1]
+        self._positions = {compare: position for position, compare in enumerate(compares)}
+        #: What the script was given by the last step, which shares the graph's memory; None where
+        #: it has its own by now.
+        self._given: list[Tensor | None] = [None] * len(self._lasting)
+        #: What it was given by the step before and has let go of since: given again.
+        self._spare: list[Tensor | None] = [None] * len(self._lasting)
         self._laters: list[tuple[int, Later]] = []
-        self._kept = list(self.tape.kept.values())
+        self._kept = self.tape.known()
         #: Tensors that are kept, and the call from which on the step changes them.
         self._changes = {id(self.tape.kept[i]): at for i, at in self.tape.changed.items()}
         for position, call in enumerate(self.tape.calls):
             for tensor in getattr(call.func, "tensors", ()):
                 if not tensor.requires_grad:  # a buffer of a layer
                     self._changes.setdefault(id(tensor), position)
-        self._pointers = list(map(Tensor.data_ptr, self._kept))
-        self._flags = [tensor.requires_grad for tensor in self._kept]
+        self._pointers = list(map(_pointer, self._kept))
+        self._flags = list(map(_flag, self._kept))
         self._settings = [settings_of(ref()) for ref in self.tape.optimizers]
-        self._groups = [_values(ref()) for ref in self.tape.optimizers]
-        self._insides = [Insides(_of(ref)) for ref in self.tape.optimizers]
+        self._optimizers = [
+            (ref, Insides(_of(ref)), _values(ref())) for ref in self.tape.optimizers
+        ]
         self._holders: list[int] = []
         self._holders = list(map(sys.getrefcount, self._dropped))
         self.misses = 0
         numbers, looks = self.tape.numbers, self.tape.looks
         self._numbers = {index: column for column, index in enumerate(numbers)}
+        places = {index: place for place, (index, _, _) in enumerate(self._lasting)}
+        self._places = [(places[index], column) for column, index in enumerate(numbers)]
         self._history = History(
             player.history, [looks[index].dtype for index in numbers], player.rewind
         )
+        self._renew()
 
     @property
     def is_wanted(self) -> bool:
@@ -186,41 +105,31 @@ class Follower:
         return all(ref() is not None for ref in self.tape.optimizers)
 
     @property
-    def is_at_end(self) -> bool:
-        """Whether all calls but the last, the optimizer's step, have been made."""
-        return self.position == self._end - 1
+    def position(self) -> int:
+        """How many calls were answered so far."""
+        compare = self.turn.compare
+        return 0 if compare is None else self._positions.get(compare, 0)
 
     def computes(self, tensor: Tensor) -> bool:
         """Whether the calls that were put off make this tensor, or change it."""
-        key = id(tensor)
-        return key in self.ids or self._changes.get(key, self.position) < self.position
+        key, position = id(tensor), self.position
+        return key in self.ids or self._changes.get(key, position) < position
 
     @property
     def put_off(self) -> list[Call]:
         """The calls that were answered and not made."""
         return self.tape.calls[: self.position]
 
-    def is_first(self, func: Any) -> bool:
-        """Whether a step that begins so may be this one."""
-        first = self.tape.calls[0].func
-        return func is first or bool(func == first)
-
-    def follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call; `MISS` if it is another one. Called with torch functions disabled."""
-        answer = self._calls[self.position](func, args, kwargs)
-        if answer is not MISS:
-            self.position += 1
-        return answer
-
     def is_as(self, want: tuple[int, Any], arg: Any) -> bool:
+        """Whether an argument is what is expected, part by part."""
         kind, what = want
-        if kind == _MADE:
+        if kind == MADE:
             return arg is self.current[what]
-        if kind == _KEPT:
+        if kind == KEPT:
             return arg is what
-        if kind == _VALUE:
+        if kind == VALUE:
             return arg is what or same_value(arg, what)
-        if kind == _FED:
+        if kind == FED:
             return self.feed(what, arg)
         noted, parts = what
         if type(noted) is Rebuilt:
@@ -234,45 +143,25 @@ class Follower:
         return all(map(self.is_as, parts, arg))
 
     def feed(self, index: int, arg: Any) -> bool:
+        """Take a tensor that comes anew, if it is of the right kind."""
         now = self.fed.get(index)
         if now is not None:
             return arg is now
         if not isinstance(arg, Tensor) or id(arg) in self.ids:
             return False
-        slot = self.player.slots[index]
-        if arg.shape != slot.shape or arg.dtype is not slot.dtype or arg.requires_grad:
-            return False
-        if not is_plain(arg):
-            return False
-        slot.copy_(arg, non_blocking=True)
+        with torch._C.DisableTorchFunction():
+            slot = self.player.slots[index]
+            if arg.shape != slot.shape or arg.dtype is not slot.dtype or arg.requires_grad:
+                return False
+            if not is_plain(arg):
+                return False
+            window = self.player.windows.get(index)
+            if window is None:
+                slot.copy_(arg, non_blocking=True)
+            else:
+                window.seat(arg, *self.turn.batches)
         self.fed[index] = arg
         return True
-
-    def answered(self, kind: int, what: Any) -> Any:
-        if kind in (_STAND_IN, _SAME):
-            return self.current[what]
-        if kind == _NOTHING:
-            return what
-        if kind == _FRESH:
-            return self.fresh(what)
-        if type(what) is Given:
-            kept = self.tape.kept.get(what.index)
-            return kept if kept is not None else self.fed[what.index]
-        noted, parts = what
-        values = [self.answered(*part) for part in parts]
-        if type(noted) is dict:
-            return dict(zip(noted, values, strict=True))
-        if type(noted) is Rebuilt:
-            return rebuilt(noted.like, values)
-        return type(noted)(values)
-
-    def fresh(self, index: int) -> Tensor:
-        tensor = self.player.lasting[index].detach()
-        if self.tape.looks[index].requires_grad:
-            tensor.requires_grad_()
-        self.current[index] = tensor
-        self.ids.add(id(tensor))
-        return tensor
 
     def later(self, tensor: Tensor) -> Later | None:
         """A number of this step that the script wants when it is there; None if it is another."""
@@ -285,63 +174,77 @@ class Follower:
 
     def what_changed(self) -> str:
         """Why the graph would not compute what the script asks for; empty if it does."""
+        kept = self._kept
         if list(map(sys.getrefcount, self._dropped)) != self._holders:
             return "the script keeps a tensor that it did not keep before"
-        if list(map(Tensor.data_ptr, self._kept)) != self._pointers:
+        if list(map(_pointer, kept)) != self._pointers:
             return "the memory of parameters has been exchanged"
-        if [tensor.requires_grad for tensor in self._kept] != self._flags:
+        if list(map(_flag, kept)) != self._flags:
             return "parameters were frozen or thawed"
         if why := self.player.unfit():
             return why
-        for ref, insides in zip(self.tape.optimizers, self._insides, strict=True):
+        for number, (ref, insides, groups) in enumerate(self._optimizers):
             if not insides.are_of(_of(ref)):
-                return "the optimizer has other groups or another state"
-        for number, groups in enumerate(self._groups):
+                return _OTHER
             for group, values in groups:
-                if list(group.values()) != values and (why := self._what_was_set(number)):
+                is_same = len(group) == len(values) and all(map(is_, group.values(), values))
+                if not is_same and (why := self._what_was_set(number)):
                     return why
         return ""
 
     def _what_was_set(self, number: int) -> str:
         """Take over other learning rates; any other setting is fixed on the tape."""
-        optimizer, tensors = self.tape.optimizers[number](), self.player.rates[number]
+        ref, insides, _ = self._optimizers[number]
+        optimizer, tensors = _of(ref), self.player.rates[number]
+        if not insides.takes_lists_of(optimizer):
+            return _OTHER
         if settings_of(optimizer) != self._settings[number]:
             return "settings of the optimizer were changed"
         if tensors is None:
             return "the learning rate was changed"
         for rate, tensor in zip(rates_of(optimizer), tensors, strict=True):
             tensor.fill_(rate)
-        self._groups[number] = _values(optimizer)
+        self._optimizers[number] = ref, insides, _values(optimizer)
         return ""
 
     def wrote(self, tensor: Tensor) -> Later | None:
         """A number of the step that was launched last; None if it is another one's."""
-        for index, column in self._numbers.items():
-            place = self._lasting.index(index)
-            is_shown = place < len(self._shown) and self._shown[place]() is tensor
-            if is_shown and tensor.data_ptr() == self.player.lasting[index].data_ptr():
-                later = Later()
-                self._history.wants_last(column, later)
-                return later
+        for place, column in self._places:
+            if self._given[place] is tensor:
+                return self._history.wants_last(column)
         return None
 
-    def launch(self) -> dict[int, weakref.ref[Tensor]]:
-        """Compute the step.
+    def gives_away(self, tensor: Tensor) -> None:
+        """Something is done with a tensor: if it shares the graph's memory, it gets its own."""
+        for place, one in enumerate(self._given):
+            if one is tensor:
+                self._given[place] = None
+                own_memory(tensor)
 
-        Returns:
-            The tensors that the script holds and that share the graph's memory, by their id.
-        """
-        for ref in self._shown:  # of the step before, and still held: it gets memory of its own
-            own_memory(ref())
+    def launch(self) -> None:
+        """Compute the step."""
+        self._take_back()
         self.player.launch()
+        for window in self._windows:
+            window.go_on()
         if self._numbers:
-            asked = [(self._numbers[index], later) for index, later in self._laters]
+            laters = self._laters
+            asked = [(self._numbers[index], later) for index, later in laters] if laters else []
             self._history.launched(asked)
-        self._shown = [weakref.ref(self.current[index]) for index in self._lasting]
-        shown = {id(self.current[i]): weakref.ref(self.current[i]) for i in self._lasting}
-        self._rewind()
+        self._renew(self._given)
         self.misses = 0
-        return shown
+
+    def _take_back(self) -> None:
+        """What the step before has given and is still held gets memory of its own."""
+        given, spare = self._given, self._spare
+        for place, count in enumerate(map(sys.getrefcount, given)):
+            one, spare[place] = given[place], None
+            if one is None:
+                continue
+            if count > _ALONE:
+                own_memory(one)
+            elif not (weakref.getweakrefcount(one) or one.__dict__):  # nobody knows it
+                spare[place] = one
 
     def give_up(self) -> list[tuple[Tensor, Tensor]]:
         """Compute what was put off so far in the ordinary way.
@@ -352,8 +255,7 @@ class Follower:
         given: list[Any] = [None] * (1 + max([*self.tape.kept, *self.tape.fed], default=-1))
         for index, tensor in (*self.tape.kept.items(), *self.fed.items()):
             given[index] = tensor
-        calls = self.tape.calls[: self.position]
-        made = make_calls(calls, given, len(self.tape.looks), self.kind, self._home.run)
+        made = make_calls(self.put_off, given, len(self.tape.looks), self.kind, self._home.run)
         pairs = []
         for index, result in enumerate(made):
             if result is not None:
@@ -366,7 +268,7 @@ class Follower:
         for index, result in enumerate(made):
             if result is not None and index not in self.player.lasting:
                 self._replace_stand_in(index)
-        self._rewind()
+        self._renew()
         self.misses += 1
         return pairs
 
@@ -377,15 +279,27 @@ class Follower:
         self.ids.discard(id(old))
         self.ids.add(id(fresh))
 
-    def _rewind(self) -> None:
-        for index in self._lasting:
-            current = self.current[index]
-            if current is not None:
-                self.ids.discard(id(current))
-                self.current[index] = None
-        self.position = 0
+    def _renew(self, given: list[Tensor | None] | None = None) -> None:
+        """Be ready for the next step, with tensors that the script does not hold.
+
+        Args:
+            given: Takes those that it was given by the step that is over.
+        """
+        current, ids, spare = self.current, self.ids, self._spare
+        for place, (index, memory, requires_grad) in enumerate(self._lasting):
+            before, fresh = current[index], spare[place]
+            ids.discard(id(before))
+            if given is not None:
+                given[place] = before
+            if fresh is None:
+                fresh = memory.detach()
+                if requires_grad:
+                    fresh.requires_grad_()
+            spare[place], current[index] = None, fresh
+            ids.add(id(fresh))
         self.fed.clear()
-        self._laters = []
+        if self._laters:
+            self._laters = []
 
 
 def _of(ref: weakref.ref[Any]) -> Any:
@@ -398,10 +312,9 @@ def _values(optimizer: Any) -> list[tuple[dict[str, Any], list[Any]]]:
     return [(group, list(group.values())) for group in optimizer.param_groups]
 
 
-def own_memory(tensor: Tensor | None) -> None:
+def own_memory(tensor: Tensor) -> None:
     """Give a tensor that shares a graph's memory a copy of its own."""
-    if tensor is not None:
-        tensor.data = tensor.detach().clone()
+    tensor.data = tensor.detach().clone()
 
 
 def _stand_ins(player: Player) -> list[Any]:
@@ -418,4 +331,5 @@ def _stand_in(player: Player, index: int) -> Tensor:
     one = torch.empty(1, dtype=look.dtype, device=player.device)
     stand_in = one.expand(look.shape) if look.shape else one.reshape(())
     stand_in = stand_in.detach()
+    stand_in._reparto_stride = look.stride  # type: ignore[attr-defined]
     return stand_in.requires_grad_() if look.requires_grad else stand_in

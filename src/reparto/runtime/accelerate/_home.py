@@ -21,11 +21,11 @@ from reparto.runtime.accelerate._found import is_foreign, mapped, tensors_in
 
 #: Calls that hand numbers to the script's own memory: of the CPU.
 _READERS: frozenset[Any] = frozenset(getattr(Tensor, name) for name in ("numpy", "__array__"))
-#: Where passes of gradients have the gradients that they begin with.
-_BEGINS: dict[Any, tuple[int, str]] = {
-    Tensor.backward: (1, "gradient"),
-    torch.autograd.backward: (1, "grad_tensors"),
-    torch.autograd.grad: (2, "grad_outputs"),
+#: Where passes of gradients have the gradients that they begin with, and the name of their roots.
+_BEGINS: dict[Any, tuple[int, str, str]] = {
+    Tensor.backward: (1, "gradient", "self"),
+    torch.autograd.backward: (1, "grad_tensors", "tensors"),
+    torch.autograd.grad: (2, "grad_outputs", "outputs"),
 }
 #: Calls that cross devices by themselves.
 _CROSSING = {Tensor.copy_, Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.type_as}
@@ -101,13 +101,26 @@ class Home:
 
         Leaves stay where they are, on the CPU too: gradients find the way to them.
         """
-        place, name = _BEGINS[func]
+        place, name, roots = _BEGINS[func]
+        root = args[0] if args else kwargs.get(roots)
         if len(args) > place:
-            beginning = mapped(args[place], self.on_device)
-            args = (*args[:place], beginning, *args[place + 1 :])
+            args = (*args[:place], self._beside(root, args[place]), *args[place + 1 :])
         elif name in kwargs:
-            kwargs = {**kwargs, name: mapped(kwargs[name], self.on_device)}
+            kwargs = {**kwargs, name: self._beside(root, kwargs[name])}
         return func(*args, **kwargs)
+
+    def _beside(self, root: Any, beginning: Any) -> Any:
+        """Gradients to begin with, each where its root is; roots may be on the CPU, too."""
+        if isinstance(root, Tensor) and isinstance(beginning, Tensor):
+            is_here = root.device.type == self.device.type
+            return self.on_device(beginning) if is_here else beginning.to(root.device)
+        roots = root if isinstance(root, (tuple, list)) else [root]
+        if isinstance(beginning, (tuple, list)):
+            if len(roots) != len(beginning):  # torch says so
+                return beginning
+            return [self._beside(*pair) for pair in zip(roots, beginning, strict=True)]
+        is_of_one = roots is root and len(roots) == 1
+        return self._beside(roots[0], beginning) if is_of_one else beginning
 
     def _sent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Sent somewhere: what the script calls the CPU is the GPU, if it knows none."""

@@ -33,7 +33,7 @@ class Later:
     __slots__ = ("__weakref__", "_depth", "_how", "_value")
 
     def __init__(
-        self, how: Callable[[], Any] | None = None, value: Any = None, depth: int = 0
+        self, how: Callable[[], Any] | _Of | None = None, value: Any = None, depth: int = 0
     ) -> None:
         self._how, self._value, self._depth = how, value, depth
 
@@ -43,21 +43,30 @@ class Later:
 
     def value(self) -> Any:
         """The number; waits for the device if it must."""
-        if self._how is not None:
-            pending: list[Later] = [self]
-            while pending:  # sums are as deep as loops are long
-                one = pending[-1]
-                how = one._how
-                if how is None:
-                    pending.pop()
-                    continue
-                parts = getattr(how, "parts", ())
-                waiting = [part for part in parts if isinstance(part, Later) and part._how]
-                if waiting:
-                    pending += waiting
-                    continue
-                one._value, one._how = how(), None
-                pending.pop()
+        if self._how is None:
+            return self._value
+        pending: list[Later] = [self]
+        while pending:  # sums are as deep as loops are long
+            one = pending[-1]
+            how = one._how
+            if isinstance(how, _Of):
+                left, right = how.left, how.right
+                if type(left) is Later:
+                    if left._how is not None:
+                        pending.append(left)
+                        continue
+                    left = left._value
+                if type(right) is Later:
+                    if right._how is not None:
+                        pending.append(right)
+                        continue
+                    right = right._value
+                one._value, one._how = how.func(left, right), None
+            elif how is not None:
+                value = how()
+                if one._how is how:  # else it has settled itself
+                    one._value, one._how = value, None
+            pending.pop()
         return self._value
 
     def settle(self, value: Any) -> None:
@@ -105,15 +114,12 @@ class Later:
 
 
 class _Of:
-    """An operation on numbers of which some are on their way."""
+    """An operation on two numbers, of which at least one is on its way."""
 
-    __slots__ = ("func", "parts")
+    __slots__ = ("func", "left", "right")
 
-    def __init__(self, func: Callable[..., Any], *parts: Any) -> None:
-        self.func, self.parts = func, parts
-
-    def __call__(self) -> Any:
-        return self.func(*(p.value() if isinstance(p, Later) else p for p in self.parts))
+    def __init__(self, func: Callable[..., Any], left: Any, right: Any) -> None:
+        self.func, self.left, self.right = func, left, right
 
 
 def _binary(func: Callable[..., Any]) -> tuple[Any, Any]:
@@ -127,18 +133,19 @@ def _binary(func: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 def _combined(func: Callable[..., Any], one: Any, two: Any) -> Any:
-    if isinstance(one, _NUMBERS) and isinstance(two, _NUMBERS):
-        depth = 1 + max(getattr(one, "_depth", 0), getattr(two, "_depth", 0))
-        made = Later(_Of(func, one, two), None, depth)
-        if depth >= WAITING:  # a sum over a long loop is not kept term by term
-            made.value()
-            made._depth = 0
-        return made
-    values = (part.value() if isinstance(part, Later) else part for part in (one, two))
-    return func(*values)
+    depth = 0
+    for part in (one, two):
+        if type(part) is Later:
+            depth = part._depth if part._depth > depth else depth
+        elif not isinstance(part, (int, float)):
+            values = (part.value() if isinstance(part, Later) else part for part in (one, two))
+            return func(*values)
+    made = Later(_Of(func, one, two), None, depth + 1)
+    if depth + 1 >= WAITING:  # a sum over a long loop is not kept term by term
+        made.value()
+        made._depth = 0
+    return made
 
-
-_NUMBERS = (Later, int, float)
 
 for _name in ("add", "sub", "mul", "truediv"):
     _forward, _backward = _binary(getattr(operator, _name))
@@ -222,6 +229,7 @@ class History:
     ) -> None:
         self._rows, self._dtypes, self._rewind = rows, dtypes, rewind
         self._count = 0
+        self._fetch = self.fetch
         self._last: list[float] = []
         self._waiting: list[tuple[int, int, weakref.ref[Later]]] = []
 
@@ -229,26 +237,18 @@ class History:
         """A row was written; these numbers of it are waited for, by their column."""
         for column, later in laters:
             self._waiting.append((self._count, column, weakref.ref(later)))
-            later.comes_from(self._fetched(weakref.ref(later)))
+            later.comes_from(self._fetch)
         self._count += 1
         if self._count == WAITING:
             self.fetch()
 
-    def wants_last(self, column: int, later: Later) -> None:
-        """A number of the row that was written last is waited for after all."""
+    def wants_last(self, column: int) -> Later:
+        """A number of the row that was written last, for which nobody has to wait."""
         if self._count == 0:  # just fetched
-            later.settle(_as(self._last[column], self._dtypes[column]))
-            return
+            return Later(None, _as(self._last[column], self._dtypes[column]))
+        later = Later(self._fetch)
         self._waiting.append((self._count - 1, column, weakref.ref(later)))
-        later.comes_from(self._fetched(weakref.ref(later)))
-
-    def _fetched(self, ref: weakref.ref[Later]) -> Callable[[], Any]:
-        def fetched() -> Any:
-            self.fetch()
-            later = ref()
-            return None if later is None else later._value
-
-        return fetched
+        return later
 
     def fetch(self) -> None:
         """Bring all rows to the CPU."""

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from reparto.runtime.accelerate._calls import BACKWARD
-from reparto.runtime.accelerate._player import Player, StepOf, Tape, ZeroOf
+from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._resident import Rows
+from reparto.runtime.accelerate._step_calls import StepOf, ZeroOf
+from reparto.runtime.accelerate._taped import Tape
 
 #: bf16 is taken if it is faster by so much.
 WORTH = 1.05
@@ -99,11 +101,14 @@ def kept_state(tape: Tape) -> Iterator[None]:
 def seconds(player: Player) -> float:
     """Seconds of a launch, by the GPU's own clock."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    player.rest()
     player.launch()
     begin.record()
     for _ in range(ROUNDS):
+        player.rest()
         player.launch()
     end.record()
     end.synchronize()
+    player.rest()
     player.rewind()
     return float(begin.elapsed_time(end)) / 1000 / ROUNDS

@@ -60,6 +60,7 @@ class Proof:
     def stepped(self, owner: Any) -> None:
         """An optimizer has stepped."""
         recorder, engine = self._world.recorder, self._engine
+        evaluations, engine.evaluations = engine.evaluations, None
         if recorder is None or engine.gradients is None:
             return
         for root in engine.roots:
@@ -68,11 +69,10 @@ class Proof:
         engine.roots.clear()
         index = self._world.gradients.owners.index(owner)
         names = self._world._parameter_names(owner)
-        for gradients in engine.evaluations or [engine.gradients]:
+        for gradients in evaluations or [engine.gradients]:
             owner.num_reductions += 1
             grads = engine.real(gradients)[index]
             recorder.gradients(owner.num_reductions, owner.name, grads, names=names)
-        engine.evaluations = None
 
     def finish(self) -> None:
         """Numbers that were on their way are there now."""

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as _module
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -149,24 +150,29 @@ class PureCalls:
         #: How many calls are under way in which layers have other tensors than their own.
         self.num_exchanges = 0
         self._original, self._draws = original, draws
-        #: By module: when it was looked at, its call then, and its calls in all states.
-        self._known: weakref.WeakKeyDictionary[
-            Any, tuple[int, PureCall | None, dict[str, PureCall]]
-        ] = weakref.WeakKeyDictionary()
+        #: By the id of a module: when it was looked at, its call then, its calls in all states,
+        #: and a reference that takes all that out again when the module is gone.
+        self.known: dict[int, tuple[int, PureCall | None, dict[str, PureCall], Any]] = {}
 
     def of(self, module: nn.Module) -> PureCall | None:
         """The call of a module; None if it is to be called as it is."""
         if self.num_exchanges:
             return None
-        known = self._known.get(module)
+        key = id(module)
+        known = self.known.get(key)
         if known is not None and known[0] == self.changes.count:
             return known[1]
-        calls = known[2] if known is not None else {}
+        if known is None:
+            calls: dict[str, PureCall] = {}
+            ref = weakref.ref(module, lambda _: self.known.pop(key, None))
+        else:
+            _, _, calls, ref = known
         call = None
-        if is_pure(module) and (self._draws or not _draws(module)):
-            state = _state_of(module)
-            call = calls.get(state)
-            if call is None:
-                call = calls[state] = PureCall(module, self._original)
-        self._known[module] = (self.changes.count, call, calls)
+        with torch._C.DisableTorchFunction():  # nobody is to see that we look
+            if is_pure(module) and (self._draws or not _draws(module)):
+                state = _state_of(module)
+                call = calls.get(state)
+                if call is None:
+                    call = calls[state] = PureCall(module, self._original)
+        self.known[key] = (self.changes.count, call, calls, ref)
         return call

@@ -8,6 +8,7 @@ The random numbers that decide the order are drawn as torch draws them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from torch.utils.data import (
     default_collate,
 )
 
+from reparto.runtime.accelerate._ahead import Ahead, order_of, seed_of
 from reparto.runtime.accelerate._found import is_foreign
 
 
@@ -48,7 +50,13 @@ class Rows:
 
 
 class Places(Protocol):
-    """Who brings data to the device and cuts it there."""
+    """Who brings data to the device and cuts it there.
+
+    Attributes:
+        ahead: Draws orders ahead; None where they are drawn when they are needed.
+    """
+
+    ahead: Ahead | None
 
     def flush(self) -> None:
         """Draw what is still to be drawn before an order is."""
@@ -56,8 +64,8 @@ class Places(Protocol):
     def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
         """Data on the device; None where they do not fit."""
 
-    def cut(self, rows: Rows, index: Tensor) -> Any:
-        """A batch."""
+    def cut(self, rows: Rows, batches: list[Tensor], place: int, size: int) -> Any:
+        """A batch: one of a list of indices, of which its size is known."""
 
 
 class Resident:
@@ -75,7 +83,7 @@ class Resident:
     ) -> None:
         self._loader, self._places, self._data, self._rows = loader, places, data, rows
         self._device = data.tensors[0].device
-        self._batches: Iterator[Tensor] | None = None
+        self._batches: Iterator[tuple[list[Tensor], int, int]] | None = None
         # The seed of workers that the loader would have started: drawn, so that what comes after
         # it is drawn as alone.
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
@@ -86,28 +94,39 @@ class Resident:
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __next__(self) -> list[Tensor]:
-        with torch._C.DisableTorchFunction():
-            if self._batches is None:
-                self._batches = iter(self._indices())
-            return list(self._places.cut(self._data, next(self._batches)))
+    def __next__(self) -> Any:
+        if self._batches is None:
+            with torch._C.DisableTorchFunction():
+                self._batches = self._indices()
+        return self._places.cut(self._data, *next(self._batches))
 
-    def _indices(self) -> Iterator[Tensor]:
+    def _indices(self) -> Iterator[tuple[list[Tensor], int, int]]:
         sampler = self._loader.batch_sampler
         assert sampler is not None
-        order = _order(sampler)
+        order = _order(sampler, self._places.ahead)
         if order is not None:
             assert isinstance(sampler, BatchSampler)
-            return _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+            batches, sizes = _cut(self._placed(order), sampler.batch_size, sampler.drop_last)
+            return zip(itertools.repeat(batches), itertools.count(), sizes)
+        return self._each(iter(sampler))
+
+    def _each(self, sampler: Iterator[Any]) -> Iterator[tuple[list[Tensor], int, int]]:
         total = len(self._loader.dataset)  # type: ignore[arg-type]
-        return (self._placed(_indices(batch, total)) for batch in sampler)
+        while True:
+            with torch._C.DisableTorchFunction():
+                batch = next(sampler, None)
+                if batch is None:
+                    return
+                index = self._placed(_indices(batch, total))
+                size = len(index)
+            yield [index], 0, size
 
     def _placed(self, indices: Tensor) -> Tensor:
         indices = indices if self._rows is None else self._rows[indices]
-        return indices.to(self._device)
+        return indices.to(self._device, non_blocking=True)
 
 
-def _order(sampler: Any) -> Tensor | None:
+def _order(sampler: Any, ahead: Ahead | None) -> Tensor | None:
     """The order of a whole pass, drawn as torch's own samplers do it; None for others."""
     if type(sampler) is not BatchSampler:
         return None
@@ -119,14 +138,21 @@ def _order(sampler: Any) -> Tensor | None:
     total = len(order.data_source)
     if order.num_samples != total:
         return None
-    generator = torch.Generator()
-    generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
-    return torch.randperm(total, generator=generator)
+    if ahead is None:
+        return order_of(seed_of(), total)
+    found = ahead.order(seed_of(), total)
+    ahead.foresee(total)
+    return found
 
 
-def _cut(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
-    end = len(order) - (len(order) % size if drop_last else 0)
-    return iter(order[:end].split(size) if end else ())
+def _cut(order: Tensor, size: int, drop_last: bool) -> tuple[list[Tensor], list[int]]:
+    """An order in batches, with their sizes."""
+    num_full, rest = divmod(len(order), size)
+    rest = 0 if drop_last else rest
+    if not num_full + rest:
+        return [], []
+    batches = order[: num_full * size + rest].split(size)
+    return list(batches), [size] * num_full + [rest] * (rest > 0)
 
 
 def _indices(given: Iterable[Any], total: int) -> Tensor:

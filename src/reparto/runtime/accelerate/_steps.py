@@ -67,28 +67,37 @@ class Insides:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._groups, self._state = optimizer.param_groups, optimizer.state
-        self._each = list(self._groups)
-        self._counts = [len(group["params"]) for group in self._groups]
-        self._values = list(self._flat())
+        self._params = [group["params"] for group in self._groups]
+        self._look()
 
-    def _flat(self) -> Iterator[Any]:
-        return itertools.chain.from_iterable(map(dict.values, self._state.values()))
+    def _look(self) -> None:
+        # Views of dicts show what is in them now, so that one pass over all sees any change.
+        states = [state.values() for state in self._state.values()]
+        self._parts: list[Any] = [self._groups, self._state.values(), *self._params, *states]
+        self._sizes = list(map(len, self._parts))
+        self._each = list(itertools.chain.from_iterable(self._parts))
 
     def are_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether the optimizer holds the same groups, parameters and state."""
-        groups = optimizer.param_groups
+        """Whether the optimizer holds the same groups, parameters and state.
+
+        `takes_lists_of` tells whether lists of parameters are the same; they are settings, too.
+        """
         return (
-            groups is self._groups
+            optimizer.param_groups is self._groups
             and optimizer.state is self._state
-            and len(groups) == len(self._each)
-            and all(map(operator.is_, groups, self._each))
-            and [len(group["params"]) for group in groups] == self._counts
-            and self._has_same_state()
+            and list(map(len, self._parts)) == self._sizes
+            and all(map(operator.is_, itertools.chain.from_iterable(self._parts), self._each))
         )
 
-    def _has_same_state(self) -> bool:
-        now = list(self._flat())
-        return len(now) == len(self._values) and all(map(operator.is_, now, self._values))
+    def takes_lists_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether groups hold the same parameters, if perhaps in other lists than before."""
+        lists = [group["params"] for group in optimizer.param_groups]
+        for one, two in zip(lists, self._params, strict=True):
+            if len(one) != len(two) or not all(map(operator.is_, one, two)):
+                return False
+        self._params = lists
+        self._look()
+        return True
 
 
 def suits_fused(optimizer: torch.optim.Optimizer, device: str) -> bool:

@@ -114,11 +114,14 @@ class Look:
     dtype: torch.dtype
     requires_grad: bool
     device: str
+    stride: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, tensor: Tensor) -> Look:
         """Look at a tensor."""
-        return cls(tensor.shape, tensor.dtype, tensor.requires_grad, tensor.device.type)
+        stride = tensor.stride() if tensor.layout is torch.strided else ()
+        look = (tensor.shape, tensor.dtype, tensor.requires_grad, tensor.device.type)
+        return cls(*look, stride)
 
 
 def version_of(tensor: Tensor) -> int:
