@@ -84,7 +84,7 @@ class Accelerator:
         self.engine: Engine | None = None
         if capture != "no":
             self.engine = Engine(self.home, makers[capture])
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None
         self._next_told = 0.0

@@ -33,7 +33,7 @@ class Products:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._setting = torch.backends.mkldnn.matmul
+        self._setting: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
         self._before, self._is_on = "none", False
 
     def suits(self, step_s: float) -> bool:
