@@ -38,3 +38,10 @@ def test_what_is_never_stepped_is_not_proven(cli):
     assert done.returncode == 1
     assert "NOT PROVEN" in done.stdout
     assert "no optimizer of torch's" in done.stdout
+
+
+def test_on_a_cpu_what_may_be_chosen_is_proven(cli):
+    del cli.env["REPARTO_CAPTURE"]
+    done = cli.run("verify", "--accelerate", "--steps", 8, DIGITS, "--epochs", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal: the accelerated training is the sequential one" in done.stdout

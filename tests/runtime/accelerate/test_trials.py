@@ -33,6 +33,13 @@ def test_what_is_clearly_slower_is_left_after_two_steps_each():
     assert found.gain < 0.8
 
 
+def test_short_steps_are_cheap_and_disturbed_so_more_of_them_decide():
+    assert judged(ONEDNN[:4], MKL[:4], are_long=False) is None
+    assert judged(MKL[:4], ONEDNN[:4], are_long=False) is None
+    assert not judged(ONEDNN, MKL, are_long=False).is_kept
+    assert judged(MKL, ONEDNN, are_long=False).is_kept
+
+
 def test_a_small_gain_takes_more_steps_and_is_kept():
     plain = [10.0, 10.1, 10.2, 9.95, 10.05]
     other = [9.5, 9.4, 9.45, 9.55, 9.35]

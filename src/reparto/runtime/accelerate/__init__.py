@@ -124,11 +124,14 @@ class Accelerator:
             if self.world.options.record:
                 self._proof = _proof.Proof(self.world, self.engine)
             self.engine.mode.__enter__()  # type: ignore[no-untyped-call]
-        elif not self._is_gpu and os.environ.get("REPARTO_TRIALS") != "0":
+        elif not self._is_gpu:
             self._tune()
 
     def _tune(self) -> None:
         """On a CPU: try what may be faster; `verify` is to see the products, and no choice."""
+        asks_for_memory = self.world.options.memory_bytes is not None
+        if os.environ.get("REPARTO_TRIALS") == "0" or asks_for_memory:
+            return
         if self.world.options.record:
             found: list[Way] = [*_products.ways(is_relaxed=self.is_relaxed)]
         else:

@@ -21,7 +21,7 @@ from reparto.runtime.accelerate._ways import Replacement
 
 #: float32 adds up this product to within 2e-7 of its norm, bf16 to within 2e-3.
 MOST_ERROR = 2e-6
-_SIZES = (64, 256)
+_SIZES = (61, 64, 256)
 
 
 class Products:
@@ -96,7 +96,8 @@ def _factors(size: int) -> list[tuple[Tensor, Tensor]]:
     """In the layouts that layers ask for: forward, and for both gradients."""
     generator = torch.Generator().manual_seed(size)
     a, b = (torch.randn(size, size, generator=generator).double() for _ in range(2))
-    return [(a, b), (a, b.t()), (a.t(), b)]
+    several = torch.stack((a, b)), torch.stack((b, a))
+    return [(a, b), (a, b.t()), (a.t(), b), several]
 
 
 def _error(found: Tensor, true: Any) -> float:

@@ -28,7 +28,7 @@ TURN = 3
 MOST, MOST_IN_ALL = 16, 120
 #: Limits lie where chance alone would put a difference in one case of a hundred.
 _DEVIATIONS = 2.33
-#: Few steps are enough where all of them are so much faster or slower.
+#: Of long steps few are enough where all of them are so much faster or slower.
 CLEARLY_FASTER, LEAST_FASTER = 1.2, 3
 CLEARLY_SLOWER, LEAST_SLOWER = 0.8, 2
 
@@ -83,19 +83,22 @@ class Trial:
         times = self._times.setdefault(kind, ([], []))
         times[is_other].append(seconds)
         self._num_counted += 1
-        found = judged(*times)
+        found = judged(*times, are_long=self._turn == 1)
         if found is None and self._num_counted >= MOST_IN_ALL:
             plain, other = max(self._times.values(), key=lambda both: min(map(len, both)))
             return _left(plain, other)
         return found
 
 
-def judged(plain: Sequence[float], other: Sequence[float]) -> Verdict | None:
+def judged(
+    plain: Sequence[float], other: Sequence[float], *, are_long: bool = True
+) -> Verdict | None:
     """Hold times of steps against each other.
 
     Args:
         plain: Seconds, as found.
         other: Seconds, the other way.
+        are_long: Whether each of them costs something, and a moment's disturbance is little of it.
 
     Returns:
         Whether the other way is worth it; None as long as that is open.
@@ -106,9 +109,9 @@ def judged(plain: Sequence[float], other: Sequence[float]) -> Verdict | None:
     ratios = sorted(before / after for before in plain for after in other)
     gain = statistics.median(ratios)
     num_steps = len(plain) + len(other)
-    if num >= LEAST_FASTER and ratios[0] > CLEARLY_FASTER:
+    if are_long and num >= LEAST_FASTER and ratios[0] > CLEARLY_FASTER:
         return Verdict(is_kept=True, gain=gain, num_steps=num_steps)
-    if num >= LEAST_SLOWER and ratios[-1] < CLEARLY_SLOWER:
+    if are_long and num >= LEAST_SLOWER and ratios[-1] < CLEARLY_SLOWER:
         return Verdict(is_kept=False, gain=gain, num_steps=num_steps)
     if (limits := _limits(ratios, len(plain), len(other))) is not None:
         low, high = limits
