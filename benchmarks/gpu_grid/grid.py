@@ -77,7 +77,7 @@ def batch_of(name):
     return 512 if name == "cnn" else 1000
 
 
-def train(name, seconds, samples=None):
+def train(name, seconds, samples=None, passes=4):
     torch.manual_seed(0)
     x, y = data_of(name, samples or samples_of(name))
     loader = DataLoader(TensorDataset(x, y), batch_size=batch_of(name), shuffle=True)
@@ -85,7 +85,7 @@ def train(name, seconds, samples=None):
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     losses, times = [], []
     began = time.perf_counter()
-    while len(times) < 4 or time.perf_counter() - began < seconds:
+    while len(times) < passes or time.perf_counter() - began < seconds:
         epoch_began = time.perf_counter()
         total = 0.0
         for inputs, targets in loader:
@@ -105,12 +105,15 @@ def main():
     parser.add_argument("--models", default="all")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--samples", type=int)
+    parser.add_argument("--batches", type=int, help="as many samples as are in so many batches")
+    parser.add_argument("--passes", type=int, default=4, help="at least so many over the data")
     parser.add_argument("--out", default="grid.jsonl")
     args = parser.parse_args()
     chosen = names() if args.models == "all" else args.models.split(",")
     with open(args.out, "w") as file:
         for name in chosen:
-            found = train(name, args.seconds, args.samples)
+            samples = args.batches * batch_of(name) if args.batches else args.samples
+            found = train(name, args.seconds, samples, args.passes)
             file.write(json.dumps(found) + "\n")
             file.flush()
 

@@ -195,6 +195,27 @@ def test_an_accelerated_run_prints_what_plain_python_prints(cli, train):
     assert "13 of 16 steps were captured graphs" in done.stderr
 
 
+def test_an_accelerated_run_on_a_cpu_tells_what_it_tried(cli):
+    script = cli.write(
+        "import torch\n"
+        "model = torch.nn.Linear(64, 64)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "x = torch.randn(512, 64)\n"
+        "for step in range(600):\n"
+        "    optimizer.zero_grad()\n"
+        "    (model(x) - x).pow(2).mean().backward()\n"
+        "    optimizer.step()\n"
+        "print(torch.get_float32_matmul_precision())\n"
+    )
+    result = cli.folder / "result.json"
+    done = cli.run("run", "--accelerate", "--no-probe", "--json", result, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "highest\n"
+    notes = json.loads(result.read_text())["result"]["notes"]
+    assert any("steps that were timed" in note for note in notes)
+    assert notes[0] in done.stderr
+
+
 @pytest.mark.parametrize("others", [("--workers", 2), ("--strategy", "gossip", "--relaxed")])
 def test_acceleration_is_for_one_worker(cli, train, others):
     done = cli.run("run", "--accelerate", *others, train)

@@ -93,3 +93,10 @@ def test_gradients_that_no_optimizer_steps_by_are_not_counted(cli):
     assert "equal: the accelerated training is the sequential one" in done.stdout
     found = json.loads(report.read_text())["result"]
     assert (len(found["values"]), len(found["gradients"])) == (2, 2)
+
+
+def test_on_a_cpu_what_may_be_chosen_is_proven(cli):
+    del cli.env["REPARTO_CAPTURE"]
+    done = cli.run("verify", "--accelerate", "--steps", 8, DIGITS, "--epochs", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal: the accelerated training is the sequential one" in done.stdout

@@ -3,12 +3,15 @@
     loader ─► rows cut on the device ─► calls of the script ─► engine ─► one launch a step
               `_resident`                                      `_engine`   `_player`
 
-On a GPU all of that; on a CPU data are cut at once and optimizers step in one kernel.
+On a GPU all of that; on a CPU data are cut at once, optimizers step in one kernel, memory is kept
+between steps, and ways of computing them are tried (`_tuning`).
 """
 
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,7 @@ from reparto.runtime._tensors import Cell
 from reparto.runtime.accelerate import (
     _forked,
     _precision,
+    _products,
     _proof,
     _resident,
     _saving,
@@ -32,6 +36,7 @@ from reparto.runtime.accelerate._ahead import Ahead
 from reparto.runtime.accelerate._engine import Engine
 from reparto.runtime.accelerate._found import mapped
 from reparto.runtime.accelerate._home import Home, mark_buffers
+from reparto.runtime.accelerate._kept_memory import kept_memory
 from reparto.runtime.accelerate._later import Later, now
 from reparto.runtime.accelerate._opened import QUESTIONS
 from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer
@@ -40,6 +45,8 @@ from reparto.runtime.accelerate._shortcuts import calling, handling, zeroing
 from reparto.runtime.accelerate._steps import fast
 from reparto.runtime.accelerate._tape import version_of
 from reparto.runtime.accelerate._taped import Tape
+from reparto.runtime.accelerate._tuning import Tuning
+from reparto.runtime.accelerate._ways import Way, ways
 
 if TYPE_CHECKING:
     from reparto.runtime._world import World
@@ -83,12 +90,13 @@ class Accelerator:
             self.engine = Engine(self.home, makers[capture])
         is_ahead = self.engine is not None and not world.options.record
         self.ahead = Ahead() if is_ahead else None
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._data: Any = WeakTensorKeyDictionary()  # versions and copies on the device
         self._stream: Any = None
         self._next_told, self._is_watched = 0.0, False
         self._precision = ""
         self._proof: _proof.Proof | None = None
+        self.tuning: Tuning | None = None
 
     # Beginning and end.
 
@@ -125,6 +133,28 @@ class Accelerator:
             if self.world.options.record:
                 self._proof = _proof.Proof(self.world, self.engine)
             self.engine.mode.__enter__()  # type: ignore[no-untyped-call]
+        elif not self._is_gpu:
+            self._tune()
+
+    def _tune(self) -> None:
+        """On a CPU: try what may be faster; `verify` is to see the products, and no choice."""
+        asks_for_memory = self.world.options.memory_bytes is not None
+        if os.environ.get("REPARTO_TRIALS") == "0" or asks_for_memory:
+            return
+        if self.world.options.record:
+            found: list[Way] = [*_products.ways(is_relaxed=self.is_relaxed)]
+        else:
+            found = ways(is_relaxed=self.is_relaxed)
+            self.tuning = tuning = Tuning(found, kept_memory())
+            for owner in (torch, torch.nn.Module):
+                self._replace(owner, "compile", lambda o: _leaving(tuning, o))
+        for way in found:
+            for replacement in way.replacements():
+                self._replace(*replacement)
+        if self.tuning is None:
+            self._undo += [
+                functools.partial(way.switch, False) for way in found if way.switch(True)
+            ]
 
     def _captured(self, tape: Tape) -> Player:
         if not self.is_relaxed:
@@ -142,6 +172,8 @@ class Accelerator:
         if self.engine is not None:
             self.engine.flush()
             self.engine.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        if self.tuning is not None:
+            self.tuning.finish()
         while self._undo:
             self._undo.pop()()
         if self._is_gpu:
@@ -228,6 +260,11 @@ class Accelerator:
         if engine is not None and engine.is_here and not self._is_gpu and engine.has_put_off:
             engine.flush()
 
+    def pass_begins(self) -> None:
+        """A loader starts over."""
+        if self.tuning is not None:
+            self.tuning.pass_begins()
+
     def adopt(self, tensors: list[Tensor]) -> None:
         """An optimizer was made of these."""
         with torch._C.DisableTorchFunction():
@@ -265,6 +302,8 @@ class Accelerator:
         if self._proof is not None:
             self._proof.stepped(owner)
         owner.num_steps += 1
+        if self.tuning is not None:
+            self.tuning.stepped(owner, world.last_batch)
         if owner.num_steps <= world.num_steps:
             return
         if world.num_steps == 2:
@@ -311,13 +350,24 @@ class Accelerator:
         """What the user should know at the end."""
         engine = self.engine
         if engine is None or engine.num_steps == 0:
-            return []
+            return [] if self.tuning is None else self.tuning.told()
         if engine.num_played:
             share = f"{engine.num_played} of {engine.num_steps} steps were captured graphs"
             share += f", in {self._precision}" if self._precision else ""
             return [share if not engine.reason else f"{share}; others: {engine.reason}"]
         why = engine.reason or "no two steps were alike"
         return [f"steps ran one operation at a time: {why}"]
+
+
+def _leaving(tuning: Tuning, original: Any) -> Any:
+    """Code that is compiled is compiled anew when threads or precision change."""
+
+    @functools.wraps(original)
+    def compile(*args: Any, **settings: Any) -> Any:
+        tuning.leave()
+        return original(*args, **settings)
+
+    return compile
 
 
 def _instead(made: Any) -> Callable[[Any], Any]:

@@ -61,6 +61,9 @@ class Places(Protocol):
     def flush(self) -> None:
         """Draw what is still to be drawn before an order is."""
 
+    def pass_begins(self) -> None:
+        """A loader starts over."""
+
     def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
         """Data on the device; None where they do not fit."""
 
@@ -197,6 +200,7 @@ def iterating(places: Places, original: Any) -> Callable[[DataLoader[Any]], Any]
 
     def __iter__(self: DataLoader[Any]) -> Any:
         places.flush()
+        places.pass_begins()
         with torch._C.DisableTorchFunction():
             found = data_of(self)
             data = None if found is None else places.placed(found[0])
