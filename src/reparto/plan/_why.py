@@ -9,6 +9,7 @@ from reparto.spec import Prediction, Survey, Wish
 
 WORTH_TELLING = 1.1  # what relaxed ways would gain is told from here on
 _HARDLY = 1.05  # below it, "so many times slower" would read as a joke
+_DOUBTED = ", by no more than a prediction may be off"
 
 
 def why(
@@ -43,7 +44,10 @@ def why(
         if others:
             other = min(others, key=time)
             named = other.num_workers
-            told.append(_compared(other, time(other) / time(alone), survey))
+            is_free = wish.deadline_s is None and wish.budget is None
+            compared = _compared(other, time(other) / time(alone), survey)
+            is_faster = is_free and time(alone) > _HARDLY * time(other)
+            told.append(compared + (_DOUBTED if is_faster else ""))
         told.append("staying in one process" if is_one_host else "staying on one machine")
     return "; ".join([*told, *_wish(best, wish), *_relaxed(best, consented, time, named)])
 

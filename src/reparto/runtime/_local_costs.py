@@ -119,7 +119,7 @@ def _spent(config: strategies.Config, owner: Any, num_workers: int) -> Spent:
 
 
 def _middle(rounds: Sequence[Spent], name: str) -> float:
-    return statistics.median_low(getattr(one, name) for one in rounds)
+    return float(statistics.median_low(getattr(one, name) for one in rounds))
 
 
 def _one_step(
