@@ -100,3 +100,25 @@ def test_on_a_cpu_what_may_be_chosen_is_proven(cli):
     done = cli.run("verify", "--accelerate", "--steps", 8, DIGITS, "--epochs", 1)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal: the accelerated training is the sequential one" in done.stdout
+
+
+def test_what_an_optimizer_reads_is_its_own_affair(cli):
+    """On a CPU, NAdam and others read how many steps they have made."""
+    del cli.env["REPARTO_CAPTURE"]
+    script = cli.write(
+        "import torch\n"
+        "from torch import nn\n"
+        "torch.manual_seed(0)\n"
+        "model, x = nn.Linear(3, 1), torch.randn(8, 3)\n"
+        "optimizer = torch.optim.NAdam(model.parameters(), lr=0.1)\n"
+        "for step in range(4):\n"
+        "    optimizer.zero_grad()\n"
+        "    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    print(loss.item())\n"
+    )
+    report = cli.folder / "report.json"
+    done = cli.run("verify", "--accelerate", "--steps", 4, "--json", report, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(json.loads(report.read_text())["result"]["values"]) == 3

@@ -502,6 +502,8 @@ class Gradients:
     def _count_by_hand(self) -> None:
         if self.world.apart:
             self.world.refuse_by_hand()
+        if self.owners and self.world.accelerator is not None:
+            return  # an accelerated run counts steps of optimizers alone
         if self._counted_at != self.num_backwards:
             self._counted_at = self.num_backwards
             self.loose.num_steps += 1

@@ -496,9 +496,17 @@ def _next(current: Current, original: Any) -> Any:
 NOT_THE_SCRIPT = ("reparto.", "torch.utils.data.", "torch._tensor_str")
 
 
-def _is_the_scripts(frame: FrameType | None) -> bool:
-    """Whether it is the script that reads; what a tensor does to be formatted is its caller's."""
-    while frame is not None and frame.f_globals.get("__name__", "") == "torch._tensor":
+def _is_the_scripts(frame: FrameType | None, world: World) -> bool:
+    """Whether it is the script that reads.
+
+    A tensor reads itself to be formatted. A tracked one is asked to by us, on the script's behalf;
+    under acceleration so is every one, and the engine tells of it.
+    """
+    while (
+        world.accelerator is not None
+        and frame is not None
+        and frame.f_globals.get("__name__", "") == "torch._tensor"
+    ):
         frame = frame.f_back
     reader = "" if frame is None else frame.f_globals.get("__name__", "")
     return not reader.startswith(NOT_THE_SCRIPT)
@@ -508,7 +516,7 @@ def _read(current: Current, original: Any) -> Any:
     @functools.wraps(original)
     def read(self: Tensor, *args: Any) -> Any:
         world = current()
-        if world is None or world.is_reading or not _is_the_scripts(sys._getframe(1)):
+        if world is None or world.is_reading or not _is_the_scripts(sys._getframe(1), world):
             return original(self, *args)
         world.is_reading = True  # a tracked tensor comes here again with its global value
         try:

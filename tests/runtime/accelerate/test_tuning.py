@@ -324,7 +324,11 @@ def test_a_training_comes_to_the_same_whatever_is_chosen():
     with accelerated("no") as accelerator:
         found = trained()
         assert accelerator.tuning._course.is_over
-        assert accelerator.told() == accelerator.tuning.told() != []
+        told = accelerator.told()
+        assert told == accelerator.tuning.told()
+        # Some processors have nothing to try: oneDNN rounds there, and one thread is no choice.
+        tried = [way.name for way in ways(is_relaxed=False) if way.suits(0.0)]
+        assert all(any(name in line for line in told) for name in tried)
     assert torch.get_num_threads() == threads
     assert torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
     same(plain, found, within=1e-4)

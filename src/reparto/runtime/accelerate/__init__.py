@@ -14,6 +14,7 @@ import gc
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,7 +40,7 @@ from reparto.runtime.accelerate._home import Home, mark_buffers
 from reparto.runtime.accelerate._kept_memory import kept_memory
 from reparto.runtime.accelerate._later import Later, now
 from reparto.runtime.accelerate._opened import QUESTIONS
-from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer
+from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Stage
 from reparto.runtime.accelerate._pure import PureCalls, listen
 from reparto.runtime.accelerate._shortcuts import calling, handling, zeroing
 from reparto.runtime.accelerate._steps import fast
@@ -159,8 +160,15 @@ class Accelerator:
     def _captured(self, tape: Tape) -> Player:
         if not self.is_relaxed:
             return self._graph(tape)
-        player, self._precision = _precision.faster(tape, self._graph, _precision.seconds)
+        player, self._precision = _precision.faster(
+            tape, self._graph, self._first, _precision.seconds
+        )
         return player
+
+    def _first(self, tape: Tape) -> None:
+        stage = Stage(tape, self.device, self.home)
+        stage.rest()
+        stage.play()
 
     def _graph(self, tape: Tape) -> Player:
         return GraphPlayer(tape, self.device, self.home, self._stream)
@@ -254,6 +262,10 @@ class Accelerator:
         self._data[tensors[0]] = (now, rows)
         return rows
 
+    def unseen(self) -> AbstractContextManager[None]:
+        """What is read inside is read by us, not by the script."""
+        return self.world.gradients.unseen()
+
     def flush(self) -> None:
         """Draw what was put off, where one generator is for all."""
         engine = self.engine
@@ -282,7 +294,9 @@ class Accelerator:
         if engine is not None and not engine.is_here:
             with fast(optimizer, self.device.type):
                 return hooked(optimizer, *args, **kwargs)
+        closure = args[0] if args else kwargs.get("closure")
         self.world.in_step = True
+        self.world.in_plain_step = closure is None  # what an optimizer reads is its own affair
         try:
             if engine is not None:
                 result = engine.step(
@@ -292,7 +306,7 @@ class Accelerator:
                 with fast(optimizer, self.device.type):
                     result = hooked(optimizer, *args, **kwargs)
         finally:
-            self.world.in_step = False
+            self.world.in_step = self.world.in_plain_step = False
         with torch._C.DisableTorchFunction():
             self._count(owner)
         return result

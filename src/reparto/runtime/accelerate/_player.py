@@ -295,8 +295,17 @@ class GraphPlayer(CapturedPlayer):
         super().__init__(tape, device, home)
 
     def _capture(self, body: Callable[[], None]) -> None:
-        with torch.cuda.graph(self._graph, stream=self._stream):
-            body()
+        try:
+            with torch.cuda.graph(self._graph, stream=self._stream):
+                body()
+        except BaseException:
+            self._end_for_generators()
+            raise
+
+    def _end_for_generators(self) -> None:
+        """Whoever draws random numbers on the GPU has not heard of the end of a broken capture."""
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream):
+            torch.zeros((), device=self.device)
 
     def _replay(self) -> None:
         self._graph.replay()

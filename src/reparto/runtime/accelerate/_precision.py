@@ -49,12 +49,16 @@ def in_bf16(tape: Tape) -> Tape:
     return dataclasses.replace(tape, calls=calls)
 
 
-def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Player, str]:
+def faster(
+    tape: Tape, make: Callable[[Tape], Player], first: Callable[[Tape], object], timed: Timed
+) -> tuple[Player, str]:
     """The player that is faster: in TF32, or in bf16.
 
     Args:
         tape: As it was recorded.
         make: Captures a tape.
+        first: Makes the calls of a tape once, before it is captured: libraries that see an
+            operation for the first time try ways of computing it, which a capture does not allow.
         timed: Seconds of a launch.
 
     Returns:
@@ -65,7 +69,9 @@ def faster(tape: Tape, make: Callable[[Tape], Player], timed: Timed) -> tuple[Pl
         return plain, "the script's own autocast"
     try:
         with kept_state(plain.tape):
-            lower = make(in_bf16(tape))
+            changed = in_bf16(tape)
+            first(changed)
+            lower = make(changed)
             plain_s, lower_s = timed(plain), timed(lower)
     except (RuntimeError, torch.cuda.OutOfMemoryError):
         return plain, "TF32"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -67,6 +68,9 @@ class Places(Protocol):
     def placed(self, tensors: tuple[Tensor, ...]) -> Rows | None:
         """Data on the device; None where they do not fit."""
 
+    def unseen(self) -> AbstractContextManager[None]:
+        """What is read inside is read by us, not by the script."""
+
     def cut(self, rows: Rows, batches: list[Tensor], place: int, size: int) -> Any:
         """A batch: one of a list of indices, of which its size is known."""
 
@@ -117,7 +121,8 @@ class Resident:
         total = len(self._loader.dataset)  # type: ignore[arg-type]
         while True:
             with torch._C.DisableTorchFunction():
-                batch = next(sampler, None)
+                with self._places.unseen():  # which rows are loaded is our business
+                    batch = next(sampler, None)
                 if batch is None:
                     return
                 index = self._placed(_indices(batch, total))
