@@ -219,7 +219,10 @@ class CapturedPlayer(Stage):
                 tensor = made[index]
                 assert tensor is not None
                 look = self.tape.looks[index]
-                self.lasting[index] = made[index] = tensor.detach().to(look.dtype)
+                tensor = tensor.detach().to(look.dtype)
+                if look.is_contiguous and tensor.stride() != look.stride:
+                    tensor = tensor.contiguous()
+                self.lasting[index] = made[index] = tensor
             self._remember(made)
 
     def launch(self) -> None:

@@ -67,6 +67,11 @@ class PureCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._original(self._ref(), *args, **kwargs)
 
+    def layers(self) -> list[nn.Module]:
+        """All layers that it calls."""
+        module = self._ref()
+        return [] if module is None else [*module.modules()]
+
 
 def has_layer(calls: Iterable[Any], module: Any) -> bool:
     """Whether one of some calls of a tape calls a layer."""

@@ -123,6 +123,18 @@ class Look:
         look = (tensor.shape, tensor.dtype, tensor.requires_grad, tensor.device.type)
         return cls(*look, stride)
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its numbers lie one behind the other, the last dimension first."""
+        if len(self.stride) != len(self.shape):
+            return False
+        step = 1
+        for length, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
+            if length != 1 and stride != step:
+                return False
+            step *= length
+        return True
+
 
 def version_of(tensor: Tensor) -> int:
     """How often it was changed in place."""
