@@ -73,7 +73,7 @@ def choose(
 def _taken(survey: Survey, ways: Sequence[Prediction], wish: Wish, time: Measure) -> Prediction:
     allowed = [one for one in ways if wish.relaxed or one.exact]
     if wish.deadline_s is None and wish.budget is None:
-        return _best(allowed, time, is_careful=True)
+        return _best(_beyond_doubt(allowed, time), time)
     known = _known(allowed, wish)
     cost = _cost(survey)
     paid = [one for one in known if wish.budget is None or cost(one) <= wish.budget]
@@ -87,23 +87,28 @@ def _taken(survey: Survey, ways: Sequence[Prediction], wish: Wish, time: Measure
     return _best(kept or paid, time)
 
 
-def _best(ways: Iterable[Prediction], measure: Measure, *, is_careful: bool = False) -> Prediction:
-    """The one with least of something; what is hardly less is not worth being less simple.
+def _beyond_doubt(ways: Sequence[Prediction], time: Measure) -> list[Prediction]:
+    """One machine, and what is faster than it by more than it may be off."""
+    alone, *others = ways
+    return [
+        alone,
+        *(
+            one
+            for one in others
+            if time(alone) > (MARGIN if one.is_measured else DOUBT) * time(one)
+        ),
+    ]
 
-    Args:
-        ways: The simplest come first.
-        measure: Of what.
-        is_careful: Whether one machine is left only for what is less beyond doubt.
-    """
+
+def _best(ways: Iterable[Prediction], measure: Measure) -> Prediction:
+    """The one with least of something; what is hardly less is not worth being less simple."""
     taken: Prediction | None = None
     groups: dict[tuple[bool, int], list[Prediction]] = {}
     for one in ways:
         groups.setdefault((not one.exact, one.num_workers), []).append(one)
     for simplicity in sorted(groups):
         better = min(groups[simplicity], key=measure)
-        is_doubted = is_careful and taken is not None and taken.num_workers == 1
-        margin = DOUBT if is_doubted and not better.is_measured else MARGIN
-        if taken is None or measure(taken) > margin * measure(better):
+        if taken is None or measure(taken) > MARGIN * measure(better):
             taken = better
     assert taken is not None
     return taken
