@@ -157,8 +157,9 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
     single = _asked(site, plan, request)[0]
     if single.alone is None:
         raise EngineError(
-            "the script has no steps that could be timed",
-            remedy="plan a script that trains; see `reparto convert`",
+            "the script makes no steps that could be timed, or too few",
+            remedy="what makes so few is not worth a plan: name a --strategy; or see "
+            "`reparto convert`",
         )
     found = Survey(
         script=site.job.script,

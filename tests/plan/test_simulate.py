@@ -297,6 +297,7 @@ def test_workers_that_fail_all_the_time_never_come_to_an_end(strategy):
         {"failures_per_hour": float("nan")},
         {"restart_s": -1.0},
         {"checkpoint_every": 0},
+        {"seed": -1},
         {"steps": 0},
         {"num_workers": 1},
     ],

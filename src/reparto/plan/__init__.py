@@ -24,7 +24,8 @@ from reparto.plan._prices import (
     price_of,
     price_text,
 )
-from reparto.plan._what_if import imagine
+from reparto.plan._sound import flaw_of
+from reparto.plan._what_if import imagine, parse_changes
 from reparto.plan._why import rate_in_words, times
 
 __all__ = [
@@ -36,11 +37,13 @@ __all__ = [
     "choose",
     "duration_text",
     "fit_line",
+    "flaw_of",
     "friendly",
     "hosts_of",
     "imagine",
     "is_measured",
     "next_attempt",
+    "parse_changes",
     "parse_duration",
     "parse_prices",
     "place",

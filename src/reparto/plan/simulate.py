@@ -270,6 +270,7 @@ def _check(trouble: Trouble, survey: Survey, num_workers: int, steps: int) -> No
         "failures_per_hour": (not 0 <= trouble.failures_per_hour < math.inf, "0 or more"),
         "restart_s": (not 0 <= trouble.restart_s < math.inf, "0 or more seconds"),
         "checkpoint_every": (trouble.checkpoint_every < 1, "1 or more steps"),
+        "seed": (trouble.seed < 0, "0 or more"),
         "steps": (steps < 1, "1 or more"),
         "num_workers": (num_workers < 2, "2 or more"),
     }
