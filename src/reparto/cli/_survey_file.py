@@ -66,9 +66,7 @@ def read_survey(path: Path) -> Survey:
         why = error.message if isinstance(error, UsageError) else f"it is no survey ({error})"
         raise UsageError(f"--survey {path}: {why}", remedy=remedy) from error
     if flaw := flaw_of(survey):
-        raise UsageError(
-            f"--survey {path}: this cannot have been measured: {flaw}", remedy=remedy
-        )
+        raise UsageError(f"--survey {path}: this cannot have been measured: {flaw}", remedy=remedy)
     return survey
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from reparto.spec import SliceTime, Survey
+from reparto.spec import Rehearsal, SliceTime, Survey, Trial
 
 
 def flaw_of(survey: Survey) -> str:
@@ -39,7 +39,8 @@ def _flaws(survey: Survey) -> Iterator[str]:
     for cost in survey.costs:
         if not all(map(_is_amount, (cost.step_s, cost.cpu_s, cost.aside_s))):
             yield f"costs: {cost.strategy.kind}"
-    for made in (*survey.rehearsals, *survey.trials):
+    seen: list[Rehearsal | Trial] = [*survey.rehearsals, *survey.trials]
+    for made in seen:
         if not (_is_amount(made.step_s) and made.step_s > 0):
             yield f"rehearsals or trials: {made.strategy.kind}"
     for link in survey.cluster.links:
