@@ -18,7 +18,7 @@ from reparto._trial_clock import Clock
 from reparto.engines import Engine
 from reparto.errors import EngineError
 from reparto.measure import UsageSampler
-from reparto.plan import choose, place, plan_run
+from reparto.plan import check_prices, choose, place, plan_run
 from reparto.plan._candidates import Candidate, candidates
 from reparto.spec import (
     Cluster,
@@ -113,8 +113,10 @@ def forecast(site: Site, counts: Sequence[int], wish: Wish) -> Forecast:
         wish: What the plan is to be like.
 
     Raises:
+        UsageError: If the wish cannot be judged; see `choose`.
         EngineError: If the script fails while it is measured.
     """
+    check_prices(wish, [host.name for host in site.cluster.hosts])  # before a minute has gone by
     weighed = candidates(relaxed=True)
     found = survey(site, [count for count in counts if count > 1], weighed)
     predictions = predicted(found, counts, weighed)

@@ -158,9 +158,17 @@ def test_recorded_surveys_have_no_trials():
 
 
 @pytest.mark.parametrize(
-    "words", [("--rate", "fast"), ("--strategy", "single"), ("--restart", 5), ("--seed", -1)]
+    ("words", "told_of"),
+    [
+        (("--rate", "fast"), "rate"),
+        (("--strategy", "single"), "one worker"),
+        (("--restart", "5"), "--restart"),
+        (("--seed", -1), "--seed"),
+        (("--save-survey", "nowhere/s.json"), "nowhere"),
+    ],
 )
-def test_what_cannot_be_is_told_before_anything_is_measured(told, words):
-    status, _, err = told("--hosts", 4, "--save-survey", "s.json", *words, survey=None)
+def test_what_cannot_be_is_told_before_anything_is_measured(told, words, told_of):
+    status, _, err = told("--hosts", 4, *words, survey=None)
     assert status == 2
+    assert told_of in err
     assert "measuring" not in err

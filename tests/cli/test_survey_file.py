@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.conftest import TRAIN
 from tests.plan.recorded import FOLDER
 
 from reparto.cli import main
@@ -68,16 +69,20 @@ def test_the_number_of_steps_may_be_another_one(told):
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "told_of"),
     [
-        ("--what-if", "wheels=4"),
-        ("--budget", 5),
-        ("--save-survey", "nowhere/s.json"),
+        (("--what-if", "wheels=4"), "wheels=4"),
+        (("--budget", 5), "--budget"),
+        (("--save-survey", "nowhere/s.json"), "nowhere"),
+        (("--price", "moon=0.40/h"), "moon"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_measured(told, words):
-    status, _, err = told(*words, survey=None)
+def test_what_cannot_be_is_told_before_anything_is_measured(told, tmp_path, words, told_of):
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    status, _, err = told(*words, script=str(script), survey=None)
     assert status == 2
+    assert told_of in err
     assert "measuring" not in err
 
 

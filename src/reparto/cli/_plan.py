@@ -119,7 +119,7 @@ def _forecast(args: argparse.Namespace, screen: Any) -> Forecast:
     from reparto import api
     from reparto.cli._survey_file import check_folder, given_survey, write_survey
     from reparto.plan import parse_changes
-    from reparto.spec import Options
+    from reparto.spec import Options, Wish
 
     wish = _wish(args)
     if args.what_if:
@@ -134,7 +134,9 @@ def _forecast(args: argparse.Namespace, screen: Any) -> Forecast:
             argparse.Namespace(**{**vars(args), "workers": None}), Options(steps=args.steps)
         )
         with _hosts(args) as cluster:
-            measured = api.forecast(job, wish, args.workers, screen, cluster=cluster)
+            # What is wished for may be of hosts that are not there.
+            first = Wish(relaxed=wish.relaxed) if args.what_if else wish
+            measured = api.forecast(job, first, args.workers, screen, cluster=cluster)
         survey = measured.survey
         if args.save_survey:
             write_survey(Path(args.save_survey), survey)

@@ -1,6 +1,6 @@
 """Decides how a job is shared out. Reads what was measured, predicts, never starts a process."""
 
-from reparto.plan._choose import choose, time_measure
+from reparto.plan._choose import check_prices, choose, time_measure
 from reparto.plan._everything import place, plan_run
 from reparto.plan._fit import (
     MARGIN,
@@ -34,6 +34,7 @@ __all__ = [
     "SMALLEST",
     "Attempt",
     "MemoryLine",
+    "check_prices",
     "choose",
     "duration_text",
     "fit_line",

@@ -14,7 +14,7 @@ than 3 % in steps that were really made: nine predictions in ten are no further 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from reparto.errors import UsageError
@@ -55,7 +55,8 @@ def choose(
     """
     if not predictions or predictions[0].num_workers != 1:
         raise ValueError("the plain script on one machine comes first")
-    _check_prices(survey, wish)
+    hosts = {host.name for host in survey.cluster.hosts}
+    check_prices(wish, hosts | {*survey.placement, survey.alone_host} - {""})
     priced = tuple(replace(one, price=price_of(one, survey, wish.prices)) for one in predictions)
     time = time_measure(priced)
     best = _taken(survey, priced, wish, time)
@@ -146,7 +147,8 @@ def _known(ways: Sequence[Prediction], wish: Wish) -> list[Prediction]:
         raise UsageError(
             f"{option}: how long the whole script takes is not known, as the number of its steps "
             "cannot be told",
-            remedy=f"leave out {option}: plans are then compared by samples a second",
+            remedy=f"give them with --steps, or leave out {option}: plans are then compared by "
+            "samples a second",
         )
     if wish.budget is not None and not wish.prices:
         raise UsageError(
@@ -155,10 +157,14 @@ def _known(ways: Sequence[Prediction], wish: Wish) -> list[Prediction]:
     return known
 
 
-def _check_prices(survey: Survey, wish: Wish) -> None:
-    hosts = {host.name for host in survey.cluster.hosts} | set(survey.placement)
+def check_prices(wish: Wish, hosts: Collection[str]) -> None:
+    """Refuse prices of hosts that there are not.
+
+    Raises:
+        UsageError: If there are any.
+    """
     for name in wish.prices:
-        if name not in hosts | {survey.alone_host, ANY_HOST}:
+        if name not in hosts and name != ANY_HOST:
             raise UsageError(
                 f"--price: there is no host {name!r}", remedy=f"one of {', '.join(sorted(hosts))}"
             )
