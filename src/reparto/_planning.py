@@ -56,6 +56,8 @@ WARM_UP = 2
 #: Before anything is measured, this machine is listened to: so long, and whether others use more
 #: than that part of it.
 LISTEN_S, BUSY_SHARE = 0.3, 0.25
+#: Of a script that makes fewer steps hardly any can be timed.
+FEW_STEPS = 15
 #: A phase of computing may take so long, and so much is left for trials.
 PHASE_S, TRIALS_S = 2.4, 9.0
 
@@ -175,7 +177,7 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         startup_s=single.startup_s,
         num_steps=site.job.options.steps or single.num_steps,
         took_s=site.spent_s,
-        notes=notes,
+        notes=(*notes, *_brief(single.num_steps)),
     )
     if not counts:
         return found
@@ -203,6 +205,16 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         costs=tuple(cost for worker in told for cost in worker.costs),
         rehearsals=tuple(one for worker in told for one in worker.rehearsals),
         took_s=site.spent_s,
+    )
+
+
+def _brief(num_steps: int | None) -> tuple[str, ...]:
+    """Whether the script is over before much could be timed, in words."""
+    if num_steps is None or num_steps >= FEW_STEPS:
+        return ()
+    return (
+        f"the script makes {num_steps} steps, of which few could be timed: what is predicted here "
+        "may be far off",
     )
 
 
