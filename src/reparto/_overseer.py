@@ -23,9 +23,11 @@ from reparto.spec import (
     Plan,
     Prediction,
     Program,
+    SliceTime,
     Step,
     StepRecord,
     Survey,
+    Trial,
     WorkerProfile,
 )
 
@@ -99,6 +101,14 @@ class Overseer(Watcher):
             else (f"steps take {off:.2f} of the time predicted")
         )
         survey = adapted(self._forecast.survey, running, step_s, waited_s)
+        if running.num_workers > 1:  # it is being tried
+            trial = Trial(
+                strategy=running.strategy,
+                num_workers=running.num_workers,
+                step_s=step_s,
+                num_steps=LEAST_TOLD,
+            )
+            survey = dataclasses.replace(survey, trials=(trial,))
         counts = sorted({one.num_workers for one in self._forecast.predictions} - {1})
         try:
             self._forecast = choose(survey, predicted(survey, counts), self._forecast.wish)
@@ -128,36 +138,41 @@ def adapted(survey: Survey, running: Prediction, step_s: float, waited_s: float)
 
     Args:
         survey: As it was.
-        running: What it predicts of the strategy that runs.
+        running: What was predicted of the strategy that runs.
         step_s: Seconds a step, seen.
         waited_s: Seconds of them spent talking and waiting.
     """
-    computing = max(1e-9, step_s - waited_s) / max(1e-9, running.compute_s + running.pack_s)
-    talking = waited_s / running.exchange_s if running.exchange_s > 0 else 1.0
-    if running.num_workers == 1:
-        computing, talking = step_s / running.step_s, 1.0
+    from reparto.plan.costs import predict  # brings torch
+
+    # What was played and tried is left out, so what is scaled is what all is then added up from.
+    survey = dataclasses.replace(survey, rehearsals=(), trials=())
+    computing, changed, talking = step_s / running.step_s, step_s / running.step_s, 1.0
+    if running.num_workers > 1:
+        computed_s = max(1e-9, step_s - waited_s)
+        changed = computed_s / max(1e-9, running.compute_s + running.pack_s)
+        added = predict(survey, running.strategy, running.num_workers)
+        computing = computed_s / max(1e-9, added.compute_s + added.pack_s)
+        talking = waited_s / added.exchange_s if added.exchange_s > 0 else 1.0
 
     def slower(profile: WorkerProfile) -> WorkerProfile:
-        slices = tuple(
-            dataclasses.replace(
-                one,
-                forward_s=one.forward_s * computing,
-                backward_s=one.backward_s * computing,
-                update_s=one.update_s * computing,
-            )
-            for one in profile.slices
-        )
+        slices = tuple(_slower(one, computing) for one in profile.slices)
         return dataclasses.replace(profile, slices=slices)
 
     def later(exchange: Exchange) -> Exchange:
         return dataclasses.replace(exchange, seconds=exchange.seconds * talking)
 
-    alone = slower(WorkerProfile(rank=0, host="", num_workers=1, slices=(survey.alone,))).slices[0]
     return dataclasses.replace(
         survey,
-        alone=alone,
+        alone=_slower(survey.alone, changed),
         workers=tuple(map(slower, survey.workers)),
         exchanges=tuple(map(later, survey.exchanges)),
-        rehearsals=(),
-        trials=(),
+    )
+
+
+def _slower(one: SliceTime, times: float) -> SliceTime:
+    return dataclasses.replace(
+        one,
+        forward_s=one.forward_s * times,
+        backward_s=one.backward_s * times,
+        update_s=one.update_s * times,
     )

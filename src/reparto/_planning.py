@@ -18,7 +18,7 @@ from reparto._trial_clock import Clock
 from reparto.engines import Engine
 from reparto.errors import EngineError
 from reparto.measure import UsageSampler
-from reparto.plan import choose, place, plan_run
+from reparto.plan import check_prices, choose, place, plan_run
 from reparto.plan._candidates import Candidate, candidates
 from reparto.spec import (
     Cluster,
@@ -56,6 +56,8 @@ WARM_UP = 2
 #: Before anything is measured, this machine is listened to: so long, and whether others use more
 #: than that part of it.
 LISTEN_S, BUSY_SHARE = 0.3, 0.25
+#: Of a script that makes fewer steps hardly any can be timed.
+FEW_STEPS = 15
 #: A phase of computing may take so long, and so much is left for trials.
 PHASE_S, TRIALS_S = 2.4, 9.0
 
@@ -113,8 +115,10 @@ def forecast(site: Site, counts: Sequence[int], wish: Wish) -> Forecast:
         wish: What the plan is to be like.
 
     Raises:
+        UsageError: If the wish cannot be judged; see `choose`.
         EngineError: If the script fails while it is measured.
     """
+    check_prices(wish, [host.name for host in site.cluster.hosts])  # before a minute has gone by
     weighed = candidates(relaxed=True)
     found = survey(site, [count for count in counts if count > 1], weighed)
     predictions = predicted(found, counts, weighed)
@@ -157,8 +161,9 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
     single = _asked(site, plan, request)[0]
     if single.alone is None:
         raise EngineError(
-            "the script has no steps that could be timed",
-            remedy="plan a script that trains; see `reparto convert`",
+            "the script makes no steps that could be timed, or too few",
+            remedy="what makes so few is not worth a plan: name a --strategy; or see "
+            "`reparto convert`",
         )
     found = Survey(
         script=site.job.script,
@@ -172,7 +177,7 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         startup_s=single.startup_s,
         num_steps=site.job.options.steps or single.num_steps,
         took_s=site.spent_s,
-        notes=notes,
+        notes=(*notes, *_brief(single.num_steps)),
     )
     if not counts:
         return found
@@ -200,6 +205,16 @@ def survey(site: Site, counts: Sequence[int], weighed: Sequence[Candidate]) -> S
         costs=tuple(cost for worker in told for cost in worker.costs),
         rehearsals=tuple(one for worker in told for one in worker.rehearsals),
         took_s=site.spent_s,
+    )
+
+
+def _brief(num_steps: int | None) -> tuple[str, ...]:
+    """Whether the script is over before much could be timed, in words."""
+    if num_steps is None or num_steps >= FEW_STEPS:
+        return ()
+    return (
+        f"the script makes {num_steps} steps, of which few could be timed: what is predicted here "
+        "may be far off",
     )
 
 

@@ -134,7 +134,7 @@ def forecast_from(
         what_if: Changes to the hosts, such as ``rate=1gbit,hosts=8``; empty for none.
 
     Raises:
-        UsageError: If the changes cannot be understood.
+        UsageError: If the changes cannot be understood, or nothing is known of so many workers.
     """
     from reparto._planning import predicted
     from reparto.plan import choose, imagine
@@ -143,6 +143,12 @@ def forecast_from(
         survey = imagine(survey, what_if)
     measured = {one.num_workers for one in survey.workers} - {1}
     chosen = tuple(counts) or tuple(sorted(measured))
+    most = max(measured, default=1)
+    if max(chosen, default=1) > most:
+        raise UsageError(
+            f"{max(chosen)} workers: nothing is known of more than {most}",
+            remedy='imagine as many hosts, "hosts=8,rate=1gbit", or measure as many workers',
+        )
     return choose(survey, predicted(survey, chosen), wish, what_if)
 
 

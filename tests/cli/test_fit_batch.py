@@ -104,6 +104,7 @@ def test_script_that_fails_is_told_of_with_its_own_error(cli):
     ("args", "told"),
     [
         (["--memory", "much", "train.py"], "--memory: 'much'"),
+        (["--memory", "0", "train.py"], "--memory: nothing"),
         (["missing.py"], "missing.py"),
         (["--engine", "peers", "missing.py"], "--engine local"),
     ],

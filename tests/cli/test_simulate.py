@@ -1,6 +1,7 @@
 """`reparto simulate`: what it prints, keeps and refuses, from a recorded survey."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.conftest import TRAIN
@@ -20,7 +21,8 @@ def told(capsys):
         given = () if survey is None else ("--survey", survey)
         capsys.readouterr()
         try:
-            status = main(["simulate", *map(str, (*given, *words)), "train.py"])
+            script = Path(recorded(survey.stem).script).name if survey else "train.py"
+            status = main(["simulate", *map(str, (*given, *words)), script])
         except SystemExit as leaving:  # argparse
             status = leaving.code
         return status, *capsys.readouterr()
@@ -112,6 +114,11 @@ def test_hosts_with_nothing_to_do_are_told(told):
         (("--hosts", 4, "--failures", "0.1"), "0.1/h"),
         (("--hosts", 4, "--restart", "5"), "--restart"),
         (("--hosts", 4, "--stragglers", 2), "stragglers"),
+        (("--hosts", 4, "--seed", "-1"), "--seed"),
+        (("--hosts", 4, "--slowdown", 0.5), "--slowdown"),
+        (("--hosts", 4, "--jitter", "nan"), "--jitter"),
+        (("--hosts", 4, "--strategy", "single"), "one worker"),
+        (("--hosts", 4, "--threads", 2), "--threads"),
         (("--hosts", 4, "--set", "sync_every=4"), "--strategy"),
         (("--hosts", 4, "--strategy", "magic"), "magic"),
         (("--hosts", 4, "--strategy", "all-reduce", "--set", "balance=2:1"), "weighs 2 workers"),
@@ -148,3 +155,20 @@ def test_a_script_is_measured_here_and_what_was_measured_is_kept(cli):
 
 def test_recorded_surveys_have_no_trials():
     assert not recorded("digits").trials  # or simulations would be of something else
+
+
+@pytest.mark.parametrize(
+    ("words", "told_of"),
+    [
+        (("--rate", "fast"), "rate"),
+        (("--strategy", "single"), "one worker"),
+        (("--restart", "5"), "--restart"),
+        (("--seed", -1), "--seed"),
+        (("--save-survey", "nowhere/s.json"), "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_measured(told, words, told_of):
+    status, _, err = told("--hosts", 4, *words, survey=None)
+    assert status == 2
+    assert told_of in err
+    assert "measuring" not in err

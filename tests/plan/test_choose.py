@@ -50,6 +50,16 @@ def test_several_workers_that_were_not_tried_must_win_by_more_than_predictions_e
     assert chosen(alone(), way(step_s=step_s))[1] == taken
 
 
+def test_what_was_tried_is_not_passed_over_for_what_is_faster_by_prediction_only():
+    tried = way(step_s=0.1 / 1.10, is_measured=True)
+    assert chosen(alone(), tried, way("sharded", step_s=0.1 / 1.12)) == ("all-reduce", 4)
+
+
+def test_what_was_tried_does_not_make_up_for_the_doubt_in_more_workers():
+    tried = way(num_workers=2, step_s=0.1 / 1.04, is_measured=True)
+    assert chosen(alone(), tried, way(step_s=0.1 / 1.10)) == ("all-reduce", 2)
+
+
 def test_a_gain_that_is_in_doubt_is_told():
     told = why(alone(), way(num_workers=2, step_s=0.1 / 1.13))
     assert "2 workers over 94 Mbit/s would be 1.13× faster with all-reduce" in told

@@ -33,3 +33,10 @@ def test_other_programs_are_told_of_where_workers_run_here(monkeypatch, engine, 
     told = _planning._disturbed(SimpleNamespace(kind=engine))
     assert bool(told) == is_told
     assert all("3.2 of this machine's 4 cores" in one and "idle" in one for one in told)
+
+
+@pytest.mark.parametrize(("steps", "is_told"), [(4, True), (15, False), (None, False)])
+def test_a_script_that_is_over_before_much_was_timed_is_told_of(steps, is_told):
+    told = _planning._brief(steps)
+    assert bool(told) == is_told
+    assert all("makes 4 steps" in one for one in told)

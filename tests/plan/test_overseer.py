@@ -1,12 +1,14 @@
 """A run that was foretold is looked at, and planned again when it is not as foretold."""
 
+import dataclasses
+
 import pytest
 
 from reparto._execution import Watcher
 from reparto._overseer import Overseer, adapted
 from reparto._planning import predicted
 from reparto.plan import choose
-from reparto.spec import Note, Step, StepRecord, Wish
+from reparto.spec import Note, Rehearsal, Step, StepRecord, StrategyConfig, Wish
 from tests.plan import made
 from tests.plan.test_costs import exchanges
 
@@ -89,3 +91,42 @@ def test_what_was_seen_takes_the_place_of_what_was_predicted(forecast):
     )
     assert again.compute_s == pytest.approx(3 * best.compute_s)
     assert again.exchange_s == pytest.approx(2 * best.exchange_s, rel=0.01)
+
+
+def _played(kind, step_s):
+    strategy = StrategyConfig(kind=kind)
+    return Rehearsal(strategy=strategy, num_workers=4, step_s=step_s, num_steps=4)
+
+
+def test_what_was_played_otherwise_than_added_up_is_foretold_anew_as_it_was_seen():
+    bare = made.survey(4, step_s=2.0, exchanges=exchanges(rate=125e6))
+    plain = predicted(bare, [4])[1]
+    assert plain.strategy.kind == "all-reduce"
+    played = (_played("all-reduce", plain.step_s + 5 * plain.exchange_s),)
+    survey = dataclasses.replace(bare, rehearsals=played)
+    running = predicted(survey, [4])[1]
+    waited = 2 * running.exchange_s
+    seen = running.compute_s + waited
+    assert predicted(adapted(survey, running, seen, waited), [4])[1].step_s == pytest.approx(seen)
+
+
+def test_computing_that_was_calibrated_is_foretold_anew_as_it_was_seen():
+    bare = made.survey(4, step_s=2.0, exchanges=exchanges(rate=125e6))
+    ways = {one.strategy.kind: one for one in predicted(bare, [4]) if one.exact}
+    played = (_played("sharded", 1.5 * ways["sharded"].step_s),)
+    survey = dataclasses.replace(bare, rehearsals=played)
+    running = predicted(survey, [4])[1]
+    assert running.compute_s > 1.2 * ways["all-reduce"].compute_s
+    now = adapted(survey, running, 2 * running.compute_s + running.exchange_s, running.exchange_s)
+    assert predicted(now, [4])[1].compute_s == pytest.approx(2 * running.compute_s)
+    assert now.alone.step_s == pytest.approx(2 * survey.alone.step_s)  # twice as slow, no more
+
+
+def test_one_machine_is_not_advised_where_the_run_is_faster_than_that(forecast):
+    """Predictions are doubted by more than this; what runs is measured."""
+    listener, best = Listener(), forecast.best
+    alone_s = forecast.survey.alone.step_s
+    seen = alone_s / 1.1
+    steps(Overseer(listener, forecast), seen, 40, waited=seen - best.compute_s - best.pack_s)
+    (note,) = listener.notes
+    assert "still the best" in note

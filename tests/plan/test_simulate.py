@@ -14,7 +14,7 @@ from reparto.plan._noise import Noise, Trouble
 from reparto.plan._queue import Service, serve
 from reparto.plan.costs import predict
 from reparto.plan.simulate import MILESTONES, simulate
-from reparto.spec import StrategyConfig
+from reparto.spec import LocalCost, Rehearsal, StrategyConfig
 from tests.patience import quickest
 from tests.plan.recorded import recorded
 
@@ -57,6 +57,35 @@ def test_without_trouble_a_simulation_agrees_with_the_prediction(name, changes, 
     assert found.speed_up == pytest.approx(expected.speed_up, rel=0.01)
     assert found.script_s == pytest.approx(expected.total_s, rel=0.01)
     assert found.wire_bytes == expected.wire_bytes
+
+
+@pytest.mark.parametrize("label", CANDIDATES)
+def test_packing_in_a_share_of_a_core_and_aside_is_simulated_as_it_is_predicted(label):
+    survey, strategy = there(count=4, steps=480), CANDIDATES[label]
+    halves = tuple(
+        replace(one, slices=tuple(replace(s, cpu_s=s.step_s / 2) for s in one.slices))
+        for one in survey.workers
+    )
+    aside_s = 0.003 if strategy.settings.get("overlap") else 0.0
+    cost = LocalCost(strategy=strategy, num_workers=4, step_s=0.0, cpu_s=0.004, aside_s=aside_s)
+    survey = replace(survey, workers=halves, costs=(cost,))
+    expected = predict(survey, strategy, 4)
+    assert expected.pack_s == pytest.approx(0.008)
+    found = simulate(survey, strategy, 4, 480, **QUIET)
+    assert found.mean_s == pytest.approx(expected.step_s, rel=0.01)
+
+
+def test_computing_takes_as_much_longer_as_it_did_where_others_were_played():
+    survey = replace(imagine(there(), "rate=10gbit,latency=10us"), costs=())
+    one, other = CANDIDATES["local-sgd"], CANDIDATES["diloco, rounds of 4"]
+    parts = predict(survey, one, 4)
+    played = Rehearsal(
+        strategy=one, num_workers=4, step_s=1.4 * parts.compute_s + parts.exchange_s, num_steps=9
+    )
+    heard = replace(survey, rehearsals=(played,))
+    plain, longer = (simulate(there, other, 4, 480, **QUIET).mean_s for there in (survey, heard))
+    assert longer - plain == pytest.approx(0.4 * parts.compute_s, rel=0.01)
+    assert longer == pytest.approx(predict(heard, other, 4).step_s, rel=0.01)
 
 
 @pytest.mark.parametrize("label", CANDIDATES)
@@ -297,6 +326,7 @@ def test_workers_that_fail_all_the_time_never_come_to_an_end(strategy):
         {"failures_per_hour": float("nan")},
         {"restart_s": -1.0},
         {"checkpoint_every": 0},
+        {"seed": -1},
         {"steps": 0},
         {"num_workers": 1},
     ],

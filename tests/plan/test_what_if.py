@@ -11,7 +11,7 @@ from reparto.plan import imagine
 from reparto.plan._fabric import Fabric
 from reparto.plan._what_if import parse_changes
 from reparto.plan.costs import predict
-from reparto.spec import Exchange, StrategyConfig, from_json, to_json
+from reparto.spec import Exchange, LocalCost, StrategyConfig, from_json, to_json
 from reparto.spec import Survey as SurveyNoun
 from tests.plan.made import survey
 from tests.plan.recorded import NAMES, recorded
@@ -174,6 +174,26 @@ def test_faster_processors_divide_computing_and_packing():
     assert two.compute_s == pytest.approx(one.compute_s / 2, rel=0.01)
     assert two.pack_s == pytest.approx(one.pack_s / 2)
     assert two.exchange_s > one.exchange_s / 2  # the wire is as it was
+
+
+@pytest.mark.parametrize(("what_if", "times"), [("hosts=4", 1), ("hosts=4,speed=2x", 0.5)])
+def test_packing_in_a_share_of_a_core_is_imagined_by_its_processor_time(what_if, times):
+    """By the clock it took a moment, on hosts with half of a core."""
+    overlapped = StrategyConfig(kind="diloco", settings={"sync_every": 4, "overlap": 3})
+    there = measured(latency_s=1e-6, rate=1e10)
+    halves = tuple(
+        replace(one, slices=tuple(replace(s, cpu_s=s.step_s / 2) for s in one.slices))
+        for one in there.workers
+    )
+    costs = tuple(
+        LocalCost(strategy=one, num_workers=4, step_s=0.004, cpu_s=0.004, aside_s=0.003)
+        for one in (ALL_REDUCE, overlapped)
+    )
+    will = imagine(replace(there, workers=halves, costs=costs), what_if)
+    assert predict(will, ALL_REDUCE, 4).pack_s == pytest.approx(times * 0.008)
+    without = replace(will, costs=tuple(replace(one, aside_s=0.0) for one in will.costs))
+    aside_s = predict(will, overlapped, 4).step_s - predict(without, overlapped, 4).step_s
+    assert aside_s == pytest.approx(times * 0.006)
 
 
 def test_cores_speed_up_who_was_short_of_them_and_no_one_else():

@@ -135,6 +135,25 @@ def test_small_slices_are_told_beside_the_plain_script():
     assert len(slice_cells(survey(workers=()))) == 2
 
 
+def test_what_the_plain_script_does_not_tell_is_not_made_up():
+    """It is timed as it is: when its backward pass begins nobody knows, nor of how many rows."""
+    dark = replace(survey().alone, rows=0, forward_s=0.09, backward_s=0.0, update_s=0.01)
+    plain = slice_cells(survey(alone=dark))[1]
+    assert plain == ("the plain script", "64", "100 ms", "–", "–", "10.0 ms", "640")
+
+
+def test_replicas_that_are_apart_are_told_from_those_that_are_not():
+    both = (slice_time(), replace(slice_time(step_s=0.05), apart=True))
+    workers = (WorkerProfile(rank=0, host="a", num_workers=1, slices=both[::-1]),)
+    names = [row[0] for row in slice_cells(survey(workers=workers))[2:]]
+    assert names == ["one worker", "one worker, apart"]
+
+
+def test_memory_that_was_not_measured_is_told():
+    nothing = replace(survey().profile, base_bytes=0)
+    assert dict(fact_cells(survey(profile=nothing)))["memory"] == "not measured"
+
+
 def test_hosts_are_as_fast_as_their_workers_where_most_compute():
     def worker(rank, host, num_workers, step_s):
         return WorkerProfile(

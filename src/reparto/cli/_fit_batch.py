@@ -59,12 +59,14 @@ def command(args: argparse.Namespace) -> int:
     """Find the batch, and print it."""
     from reparto import sweep
     from reparto.cli._fit_screen import FitScreen
-    from reparto.errors import RepartoError
+    from reparto.errors import RepartoError, UsageError
     from reparto.spec import Job, parse_size, to_plain
 
     screen = FitScreen(json_target=args.json)
     try:
         memory_bytes = parse_size(args.memory, "--memory") if args.memory is not None else 0
+        if args.memory is not None and memory_bytes < 1:
+            raise UsageError("--memory: nothing fits into nothing", remedy="give 2GiB")
         job = Job(
             script=args.script,
             args=own_args(args),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -32,6 +34,10 @@ _EXAMPLE = """\
 """
 
 
+#: Options that mean nothing where a survey is given.
+_MEASURING = ("hosts", "lab", "address", "ship", "threads", "save_survey")
+
+
 def add_parser(subparsers: Any) -> None:
     """Add the command's arguments."""
     parser = new_parser(subparsers, "plan", COMMANDS["plan"], _EXAMPLE)
@@ -57,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
         help="of an hour of a host, or of any; may be repeated",
     )
     add("--deadline", metavar="TIME", help="the cheapest plan that is done by then: 2h, 90m")
-    add("--budget", type=float, metavar="PRICE", help="the fastest plan that costs no more")
+    add("--budget", type=amount, metavar="PRICE", help="the fastest plan that costs no more")
     add(
         "--what-if",
         default="",
@@ -75,6 +81,14 @@ def add_parser(subparsers: Any) -> None:
 def counts(text: str) -> tuple[int, ...]:
     """Parse numbers of workers, as ``1,2,4``."""
     return tuple(sorted({count(part) for part in text.split(",")}))
+
+
+def amount(text: str) -> float:
+    """Parse an amount of money."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no amount of money")
+    return number
 
 
 def command(args: argparse.Namespace) -> int:
@@ -103,18 +117,26 @@ def command(args: argparse.Namespace) -> int:
 
 def _forecast(args: argparse.Namespace, screen: Any) -> Forecast:
     from reparto import api
-    from reparto.cli._survey_file import read_survey, write_survey
-    from reparto.spec import Options
+    from reparto.cli._survey_file import check_folder, given_survey, write_survey
+    from reparto.plan import parse_changes
+    from reparto.spec import Options, Wish
 
     wish = _wish(args)
+    if args.what_if:
+        parse_changes(args.what_if)  # before a minute has gone by
+    check_folder(args.save_survey)
     if args.survey:
-        survey = read_survey(Path(args.survey))
+        survey = given_survey(args, _MEASURING)
+        if args.steps:
+            survey = dataclasses.replace(survey, num_steps=args.steps)
     else:
         job = job_of(
             argparse.Namespace(**{**vars(args), "workers": None}), Options(steps=args.steps)
         )
         with _hosts(args) as cluster:
-            measured = api.forecast(job, wish, args.workers, screen, cluster=cluster)
+            # What is wished for may be of hosts that are not there.
+            first = Wish(relaxed=wish.relaxed) if args.what_if else wish
+            measured = api.forecast(job, first, args.workers, screen, cluster=cluster)
         survey = measured.survey
         if args.save_survey:
             write_survey(Path(args.save_survey), survey)
@@ -124,9 +146,14 @@ def _forecast(args: argparse.Namespace, screen: Any) -> Forecast:
 
 
 def _wish(args: argparse.Namespace) -> Wish:
+    from reparto.errors import UsageError
     from reparto.plan import parse_duration, parse_prices
     from reparto.spec import Wish
 
+    if args.budget is not None and not args.price:
+        raise UsageError(
+            "--budget: there are no prices", remedy="--price HOST=0.40/h, or --price 0.40/h"
+        )
     return Wish(
         relaxed=args.relaxed,
         deadline_s=parse_duration(args.deadline) if args.deadline else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from pathlib import Path
@@ -64,21 +65,21 @@ def add_parser(subparsers: Any) -> None:
     add("--steps", type=count, default=1000, metavar="K", help="to simulate (default: 1000)")
     add(
         "--stragglers",
-        type=float,
+        type=share,
         default=0.0,
         metavar="SHARE",
         help="of the hosts that crawl at any time, such as 0.01 (default: 0)",
     )
     add(
         "--slowdown",
-        type=float,
+        type=factor,
         default=4.0,
         metavar="FACTOR",
         help="of a crawling host (default: 4)",
     )
     add(
         "--jitter",
-        type=float,
+        type=part,
         default=0.05,
         metavar="PART",
         help="by which computing varies from step to step (default: 0.05)",
@@ -98,7 +99,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="K",
         help="steps, which are lost with a host at most (default: 100)",
     )
-    add("--seed", type=int, default=0, metavar="S", help="of all that is drawn (default: 0)")
+    add("--seed", type=seed, default=0, metavar="S", help="of all that is drawn (default: 0)")
     add("--threads", type=count, metavar="T", help="of each measured worker")
     add_engine(parser)
     add("--survey", metavar="FILE", help="take what was measured before, and start nothing")
@@ -116,6 +117,36 @@ def hosts(text: str) -> int:
     return number
 
 
+def share(text: str) -> float:
+    """Parse a part of all that is not all."""
+    return _between(text, 0, 1, "at least 0 and below 1")
+
+
+def factor(text: str) -> float:
+    """Parse how many times as long something takes."""
+    return _between(text, 1, math.inf, "at least 1")
+
+
+def part(text: str) -> float:
+    """Parse by which part of itself something varies."""
+    return _between(text, 0, 2, "at least 0 and below 2")
+
+
+def seed(text: str) -> int:
+    """Parse what is drawn from."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return number
+
+
+def _between(text: str, least: float, below: float, wanted: str) -> float:
+    number = float(text)
+    if not least <= number < below:
+        raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+    return number
+
+
 def failures(text: str) -> float:
     """Parse how often a host fails, an hour."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*(h|d)\s*", text, re.IGNORECASE)
@@ -128,17 +159,19 @@ def command(args: argparse.Namespace) -> int:
     """Measure, imagine, simulate, print."""
     from reparto.cli._screen import Screen
     from reparto.errors import RepartoError
-    from reparto.plan import imagine
-    from reparto.spec import finite, to_plain
+    from reparto.plan import imagine, parse_changes
+    from reparto.spec import finite, parse_time, to_plain
     from reparto.sweep import simulation_lines
 
     screen = Screen(json_target=args.json)
     out = sys.stderr if args.json == "-" else sys.stdout
     what_if = _changes(args)
     try:
+        parse_changes(what_if)  # before a minute has gone by
+        restart_s = parse_time(args.restart, "--restart")
         wanted = _wanted(args)
         survey = imagine(_survey(args, screen), what_if)
-        simulations = _simulated(args, survey, wanted)
+        simulations = _simulated(args, survey, wanted, restart_s)
     except RepartoError as error:
         screen.write_error(error)
         raise
@@ -175,6 +208,11 @@ def _wanted(args: argparse.Namespace) -> tuple[Candidate, ...]:
             raise UsageError("--set without --strategy", remedy="name the strategy that it sets")
         return candidates(relaxed=args.relaxed)
     strategy = StrategyConfig(kind=args.strategy, settings=dict(args.settings))
+    if args.strategy == "single":
+        raise UsageError(
+            "single is one worker, which all others are compared with anyway",
+            remedy="leave it out, or name a strategy of several workers",
+        )
     exact = from_spec(strategy).exact
     if not exact and not args.relaxed:
         raise UsageError(
@@ -185,11 +223,12 @@ def _wanted(args: argparse.Namespace) -> tuple[Candidate, ...]:
 
 def _survey(args: argparse.Namespace, screen: Any) -> Survey:
     from reparto import api
-    from reparto.cli._survey_file import read_survey, write_survey
+    from reparto.cli._survey_file import check_folder, given_survey, write_survey
     from reparto.spec import Options
 
     if args.survey:
-        return read_survey(Path(args.survey))
+        return given_survey(args, ("address", "ship", "threads", "save_survey"))
+    check_folder(args.save_survey)
     job = job_of(argparse.Namespace(**{**vars(args), "workers": None, "relaxed": True}), Options())
     found = api.survey(job, (MEASURED_WORKERS,), screen)
     if args.save_survey:
@@ -198,11 +237,10 @@ def _survey(args: argparse.Namespace, screen: Any) -> Survey:
 
 
 def _simulated(
-    args: argparse.Namespace, survey: Survey, wanted: tuple[Candidate, ...]
+    args: argparse.Namespace, survey: Survey, wanted: tuple[Candidate, ...], restart_s: float
 ) -> list[Simulation]:
     from reparto.errors import UsageError
     from reparto.plan.simulate import simulate
-    from reparto.spec import parse_time
     from reparto.strategies import from_spec
 
     found = []
@@ -225,7 +263,7 @@ def _simulated(
                 straggler_slowdown=args.slowdown,
                 jitter=args.jitter,
                 failures_per_hour=args.failures,
-                restart_s=parse_time(args.restart, "--restart"),
+                restart_s=restart_s,
                 checkpoint_every=args.checkpoint_every,
                 seed=args.seed,
             )

@@ -1,6 +1,6 @@
 """Decides how a job is shared out. Reads what was measured, predicts, never starts a process."""
 
-from reparto.plan._choose import choose, time_measure
+from reparto.plan._choose import check_prices, choose, time_measure
 from reparto.plan._everything import place, plan_run
 from reparto.plan._fit import (
     MARGIN,
@@ -24,7 +24,8 @@ from reparto.plan._prices import (
     price_of,
     price_text,
 )
-from reparto.plan._what_if import imagine
+from reparto.plan._sound import flaw_of
+from reparto.plan._what_if import imagine, parse_changes
 from reparto.plan._why import rate_in_words, times
 
 __all__ = [
@@ -33,14 +34,17 @@ __all__ = [
     "SMALLEST",
     "Attempt",
     "MemoryLine",
+    "check_prices",
     "choose",
     "duration_text",
     "fit_line",
+    "flaw_of",
     "friendly",
     "hosts_of",
     "imagine",
     "is_measured",
     "next_attempt",
+    "parse_changes",
     "parse_duration",
     "parse_prices",
     "place",

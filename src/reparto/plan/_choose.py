@@ -14,7 +14,7 @@ than 3 % in steps that were really made: nine predictions in ten are no further 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from reparto.errors import UsageError
@@ -55,7 +55,8 @@ def choose(
     """
     if not predictions or predictions[0].num_workers != 1:
         raise ValueError("the plain script on one machine comes first")
-    _check_prices(survey, wish)
+    hosts = {host.name for host in survey.cluster.hosts}
+    check_prices(wish, hosts | {*survey.placement, survey.alone_host} - {""})
     priced = tuple(replace(one, price=price_of(one, survey, wish.prices)) for one in predictions)
     time = time_measure(priced)
     best = _taken(survey, priced, wish, time)
@@ -73,7 +74,7 @@ def choose(
 def _taken(survey: Survey, ways: Sequence[Prediction], wish: Wish, time: Measure) -> Prediction:
     allowed = [one for one in ways if wish.relaxed or one.exact]
     if wish.deadline_s is None and wish.budget is None:
-        return _best(allowed, time, is_careful=True)
+        return _best(_beyond_doubt(allowed, time), time)
     known = _known(allowed, wish)
     cost = _cost(survey)
     paid = [one for one in known if wish.budget is None or cost(one) <= wish.budget]
@@ -87,23 +88,28 @@ def _taken(survey: Survey, ways: Sequence[Prediction], wish: Wish, time: Measure
     return _best(kept or paid, time)
 
 
-def _best(ways: Iterable[Prediction], measure: Measure, *, is_careful: bool = False) -> Prediction:
-    """The one with least of something; what is hardly less is not worth being less simple.
+def _beyond_doubt(ways: Sequence[Prediction], time: Measure) -> list[Prediction]:
+    """One machine, and what is faster than it by more than it may be off."""
+    alone, *others = ways
+    return [
+        alone,
+        *(
+            one
+            for one in others
+            if time(alone) > (MARGIN if one.is_measured else DOUBT) * time(one)
+        ),
+    ]
 
-    Args:
-        ways: The simplest come first.
-        measure: Of what.
-        is_careful: Whether one machine is left only for what is less beyond doubt.
-    """
+
+def _best(ways: Iterable[Prediction], measure: Measure) -> Prediction:
+    """The one with least of something; what is hardly less is not worth being less simple."""
     taken: Prediction | None = None
     groups: dict[tuple[bool, int], list[Prediction]] = {}
     for one in ways:
         groups.setdefault((not one.exact, one.num_workers), []).append(one)
     for simplicity in sorted(groups):
         better = min(groups[simplicity], key=measure)
-        is_doubted = is_careful and taken is not None and taken.num_workers == 1
-        margin = DOUBT if is_doubted and not better.is_measured else MARGIN
-        if taken is None or measure(taken) > margin * measure(better):
+        if taken is None or measure(taken) > MARGIN * measure(better):
             taken = better
     assert taken is not None
     return taken
@@ -141,7 +147,8 @@ def _known(ways: Sequence[Prediction], wish: Wish) -> list[Prediction]:
         raise UsageError(
             f"{option}: how long the whole script takes is not known, as the number of its steps "
             "cannot be told",
-            remedy=f"leave out {option}: plans are then compared by samples a second",
+            remedy=f"give them with --steps, or leave out {option}: plans are then compared by "
+            "samples a second",
         )
     if wish.budget is not None and not wish.prices:
         raise UsageError(
@@ -150,10 +157,14 @@ def _known(ways: Sequence[Prediction], wish: Wish) -> list[Prediction]:
     return known
 
 
-def _check_prices(survey: Survey, wish: Wish) -> None:
-    hosts = {host.name for host in survey.cluster.hosts} | set(survey.placement)
+def check_prices(wish: Wish, hosts: Collection[str]) -> None:
+    """Refuse prices of hosts that there are not.
+
+    Raises:
+        UsageError: If there are any.
+    """
     for name in wish.prices:
-        if name not in hosts | {survey.alone_host, ANY_HOST}:
+        if name not in hosts and name != ANY_HOST:
             raise UsageError(
                 f"--price: there is no host {name!r}", remedy=f"one of {', '.join(sorted(hosts))}"
             )

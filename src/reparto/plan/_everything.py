@@ -1,6 +1,6 @@
 """How a job is shared out when nothing was measured: all cores, or all GPUs. Pure.
 
-The planner that measures comes later, behind the same function.
+What was measured is weighed in `choose`; how its choice is started is decided here as well.
 """
 
 from __future__ import annotations

@@ -91,6 +91,14 @@ def _costs(survey: Survey, num_workers: int) -> tuple[LocalCost, ...]:
         alike = [one for one in survey.costs if one.strategy == strategy]
         counts = [one.num_workers for one in alike]
         count = min(counts) if is_crowded(survey) else max(counts)
-        step_s = statistics.median_low(one.step_s for one in alike if one.num_workers == count)
-        found.append(LocalCost(strategy=strategy, num_workers=num_workers, step_s=step_s))
+        there = [one for one in alike if one.num_workers == count]
+        found.append(
+            LocalCost(
+                strategy=strategy,
+                num_workers=num_workers,
+                step_s=statistics.median_low(one.step_s for one in there),
+                cpu_s=statistics.median_low(one.cpu_s for one in there),
+                aside_s=statistics.median_low(one.aside_s for one in there),
+            )
+        )
     return tuple(found)

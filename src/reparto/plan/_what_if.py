@@ -18,7 +18,7 @@ from reparto.plan._imagined_hosts import (
 )
 from reparto.plan._imagined_talk import Network, imagined_exchanges, measured_network
 from reparto.plan._speeds import Pace
-from reparto.spec import Link, SliceTime, Survey, parse_rate, parse_time
+from reparto.spec import Link, LocalCost, SliceTime, Survey, parse_rate, parse_time
 
 #: Where nothing was measured: that of a switch between two hosts.
 USUAL_LATENCY_S = 1e-4
@@ -73,7 +73,7 @@ def imagine(survey: Survey, text: str) -> Survey:
             replace(one, slices=tuple(_paced(part, changes) for part in one.slices))
             for one in imagined.workers
         ),
-        costs=tuple(replace(one, step_s=one.step_s / faster) for one in imagined.costs),
+        costs=tuple(_cheaper(one, faster, changes.speed or 1.0) for one in imagined.costs),
         rehearsals=(),  # they were of other hosts
         trials=(),
     )
@@ -184,6 +184,16 @@ def _paced(one: SliceTime, changes: Changes) -> SliceTime:
         backward_s=one.backward_s / times,
         update_s=one.update_s / times,
         cpu_s=one.cpu_s / speed,
+    )
+
+
+def _cheaper(one: LocalCost, faster: float, speed: float) -> LocalCost:
+    """What a strategy packs; another share of a core changes its processor time in nothing."""
+    return replace(
+        one,
+        step_s=one.step_s / faster,
+        cpu_s=one.cpu_s / speed,
+        aside_s=one.aside_s / speed,
     )
 
 

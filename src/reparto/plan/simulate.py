@@ -23,6 +23,7 @@ from reparto.plan import costs
 from reparto.plan._clocks import Clocks, Spent, Talk, Work
 from reparto.plan._fabric import Fabric
 from reparto.plan._noise import Noise, Trouble
+from reparto.plan._packing import aside_cpu_s, packing_s
 from reparto.plan._queue import Service, serve
 from reparto.plan._speeds import paces
 from reparto.spec import Milestone, Simulation, StrategyConfig, Survey, Traffic
@@ -222,8 +223,8 @@ def _way(survey: Survey, strategy: StrategyConfig, num_workers: int) -> _Way:
     gossip = config if isinstance(config, strategies.Gossip.Config) else None
     work = Work(
         compute_s=compute_s,
-        pack_s=factor * costs.packing_s(survey, strategy, num_workers, share)
-        + costs.aside_cpu_s(survey, strategy, num_workers) / share,
+        pack_s=factor * packing_s(survey, strategy, num_workers, share)
+        + aside_cpu_s(survey, strategy, num_workers) / share,
         talks=talks,
         gossips=gossip is not None,
         gossips_every=gossip.sync_every if gossip is not None else 1,
@@ -270,6 +271,7 @@ def _check(trouble: Trouble, survey: Survey, num_workers: int, steps: int) -> No
         "failures_per_hour": (not 0 <= trouble.failures_per_hour < math.inf, "0 or more"),
         "restart_s": (not 0 <= trouble.restart_s < math.inf, "0 or more seconds"),
         "checkpoint_every": (trouble.checkpoint_every < 1, "1 or more steps"),
+        "seed": (trouble.seed < 0, "0 or more"),
         "steps": (steps < 1, "1 or more"),
         "num_workers": (num_workers < 2, "2 or more"),
     }

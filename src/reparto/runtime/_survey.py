@@ -426,14 +426,15 @@ def _median(found: Sequence[SliceTime]) -> SliceTime:
     def middle(what: Callable[[SliceTime], float]) -> float:
         return statistics.median(map(what, found))
 
-    whole = sorted(found, key=lambda one: one.step_s)
-    step_s = statistics.median(one.step_s for one in whole)
     forward_s, backward_s = middle(lambda one: one.forward_s), middle(lambda one: one.backward_s)
+    update_s = middle(lambda one: one.update_s)
+    # Medians of parts do not add up to that of the whole: they are made to.
+    times = middle(lambda one: one.step_s) / max(forward_s + backward_s + update_s, 1e-12)
     return SliceTime(
         rows=found[0].rows,
-        forward_s=forward_s,
-        backward_s=backward_s,
-        update_s=max(0.0, step_s - forward_s - backward_s),  # the parts add up to the step
+        forward_s=times * forward_s,
+        backward_s=times * backward_s,
+        update_s=times * update_s,
         cpu_s=middle(lambda one: one.cpu_s),
         apart=found[0].apart,
         num_meetings=middle(lambda one: one.num_meetings),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reparto.plan import rate_in_words
 from reparto.spec import Host, Link, SliceTime, Survey
@@ -20,7 +21,7 @@ def fact_cells(survey: Survey) -> list[tuple[str, str]]:
         "parameters": count(profile.num_parameters),
         "gradients": f"{size(profile.gradient_bytes)} a step",
         "batch": f"{profile.batch_rows} rows" if profile.batch_rows else "",
-        "memory": f"{size(profile.base_bytes)}{a_row}" if profile.base_bytes else "",
+        "memory": f"{size(profile.base_bytes)}{a_row}" if profile.base_bytes else "not measured",
         "steps": "not known" if survey.num_steps is None else count(survey.num_steps),
         "start": f"{seconds(survey.startup_s)} to the first step" if survey.startup_s else "",
     }
@@ -31,14 +32,20 @@ def slice_cells(survey: Survey) -> list[tuple[str, ...]]:
     """Header and rows: a step of the plain script, and of a worker by rows of its slice.
 
     The worker is the first of the fewest that computed together: it is there to show what small
-    slices lose. What more of them take from one another is in `host_cells`.
+    slices lose. What more of them take from one another is in `host_cells`. Replicas that are
+    apart do not meet within a step, such as for batch normalisation.
     """
     header = ("a step of", "rows", "step", "forward", "backward", "update", "rows/s")
-    cells = [header, _slice_row("the plain script", survey.alone)]
+    alone = survey.alone
+    if not alone.rows:  # nothing in the plain script tells
+        alone = replace(alone, rows=survey.profile.batch_rows)
+    cells = [header, _slice_row("the plain script", alone)]
     if survey.workers:
         first = min(survey.workers, key=lambda one: (one.num_workers, one.rank))
         who = "one worker" if first.num_workers == 1 else f"one of {first.num_workers} workers"
-        cells += [_slice_row(who, one) for one in first.slices]
+        told = {False: who, True: f"{who}, apart"}
+        slices = sorted(first.slices, key=lambda one: one.apart)
+        cells += [_slice_row(told[one.apart], one) for one in slices]
     return cells
 
 
@@ -93,8 +100,10 @@ def brief(number: float) -> str:
 
 
 def _slice_row(who: str, one: SliceTime) -> tuple[str, ...]:
-    parts = (one.step_s, one.forward_s, one.backward_s, one.update_s)
-    return (who, count(one.rows), *map(brief, parts), figures(one.rows / one.step_s))
+    # In the plain script the backward pass cannot be told from the forward pass.
+    passes = map(brief, (one.forward_s, one.backward_s)) if one.backward_s else (NONE, NONE)
+    rate = figures(one.rows / one.step_s) if one.rows else NONE
+    return (who, count(one.rows), brief(one.step_s), *passes, brief(one.update_s), rate)
 
 
 def _has(host: Host) -> str:
