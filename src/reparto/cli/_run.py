@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from reparto.cli import COMMANDS, EXIT_INTERRUPTED
 from reparto.cli._arguments import (
@@ -21,6 +21,11 @@ from reparto.cli._arguments import (
 if TYPE_CHECKING:
     from reparto.spec import Cluster
 
+_ACCELERATE: dict[bool | None, Literal["auto", "on", "off"]] = {
+    None: "auto",
+    True: "on",
+    False: "off",
+}
 _EXAMPLE = """\
   reparto run train.py --epochs 3
   reparto run --workers 4 --steps 100 --json result.json train.py --lr 0.1
@@ -50,9 +55,10 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--accelerate",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
+        default=None,
         help="one worker makes the most of its device: batches cut on the GPU, steps captured, "
-        "optimizers in one kernel",
+        "optimizers in one kernel; default: where there is one GPU",
     )
     add_json(parser)
     add_script(parser)
@@ -139,7 +145,7 @@ def train(args: argparse.Namespace, cluster: Cluster | None = None) -> int:
         strategy=args.strategy,
         settings=dict(args.settings),
         probe=not args.no_probe,
-        accelerate="on" if getattr(args, "accelerate", False) else "off",
+        accelerate=_ACCELERATE[getattr(args, "accelerate", False)],
     )
     try:
         if args.dry_run:
