@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from reparto.runtime.accelerate import _products
+
 
 def test_training_over_two_workers_prints_what_was_found_planned_and_done(cli, train):
     done = cli.run("run", "--workers", 2, "--no-probe", train)
@@ -212,8 +214,10 @@ def test_an_accelerated_run_on_a_cpu_tells_what_it_tried(cli):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "highest\n"
     notes = json.loads(result.read_text())["result"]["notes"]
-    assert any("steps that were timed" in note for note in notes)
-    assert notes[0] in done.stderr
+    told = [note for note in notes if "steps that were timed" in note]
+    # Where oneDNN rounds, only fewer threads are tried, and that not if others starve this test.
+    assert told or not _products.ways(is_relaxed=False)
+    assert all(note in done.stderr for note in told)
 
 
 @pytest.mark.parametrize("others", [("--workers", 2), ("--strategy", "gossip", "--relaxed")])
