@@ -1,0 +1,1 @@
+"""Techniques, one file a family; `TECHNIQUES` is the public list."""
