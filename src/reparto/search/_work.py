@@ -1,0 +1,100 @@
+"""Work and Attempt: what a worker of a search does, whatever is searched and wherever it runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from reparto.search._rows import Answer
+from reparto.spec import Candidate, Rung, RungScore
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a worker knows when it has reached a rung.
+
+    Attributes:
+        score: Of this rung.
+        answer: For the fold's test rows; None where there is no such thing, and below share 1.0.
+        size_bytes: Of the model, roughly; 0 if unknown.
+        predict_row_s: Seconds of predicting one row, in the batch of the fold.
+        notes: For people.
+    """
+
+    score: RungScore
+    answer: Answer | None = None
+    size_bytes: int = 0
+    predict_row_s: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A candidate that was trained once more and saved.
+
+    Attributes:
+        folder: Where its files lie.
+        fit_s: Seconds of training.
+        size_bytes: Of its files.
+        predict_row_s: Seconds of predicting one row, in a batch.
+        test_answer: For the rows of the test table; None if there is none.
+        importances: Of each column, adding up to one; None if the model does not know them.
+    """
+
+    folder: str
+    fit_s: float = 0.0
+    size_bytes: int = 0
+    predict_row_s: float = 0.0
+    test_answer: Answer | None = None
+    importances: tuple[float, ...] | None = None
+
+
+class Attempt(ABC):
+    """One candidate being tried by one worker."""
+
+    @abstractmethod
+    def reach(self, rung: Rung) -> Reached:
+        """Go on to this rung. Called with the rungs of the task, in order, as long as it goes on.
+
+        Raises:
+            Exception: Anything; the candidate has then failed.
+        """
+
+    def close(self) -> None:
+        """Let go of what it holds; called once, whether it was given up, failed or done."""
+
+
+class Work(ABC):
+    """What a worker does. It is pickled to where the worker is; `open` is called there, once.
+
+    Call order: `open`; any number of attempts and fits, one at a time; `close`. A crew of
+    threads (a script, Spark) opens one `Work` for each worker too.
+    """
+
+    @abstractmethod
+    def open(self, threads: int) -> None:
+        """Get ready: attach to data, import what is heavy. So many threads may be used."""
+
+    @abstractmethod
+    def attempt(self, candidate: Candidate, seed: int) -> Attempt:
+        """Begin with a candidate."""
+
+    @abstractmethod
+    def fit(self, candidate: Candidate, seed: int, fold: int | None, folder: str) -> Fitted:
+        """Train a candidate and save it in the folder, which exists.
+
+        Args:
+            candidate: Which one.
+            seed: Of all that is random.
+            fold: On the training rows of which fold; None for all rows.
+            folder: Where its files go.
+        """
+
+    def close(self) -> None:
+        """Let go of all; nothing is asked of it afterwards."""
+
+    def stop(self) -> None:
+        """End the attempt that runs in another thread, soon; `reach` may then raise anything.
+
+        Only crews of threads call it. Processes are killed instead.
+        """
