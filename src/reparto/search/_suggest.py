@@ -78,6 +78,7 @@ class Suggester:
             first = list(ground.portfolio) if informed else []
             self._arms[ground.kind] = _Arm(ground, sampler, first)
         self._listed: Iterator[Candidate] | None = None
+        self._keeps_numbers = bool(candidates)
         if candidates:
             self._listed = iter(candidates)
         elif search == "grid":
@@ -137,8 +138,13 @@ class Suggester:
 
     def _next_listed(self) -> Candidate | None:
         for one in cast("Iterator[Candidate]", self._listed):
-            if key_of(one.technique, one.settings) not in self._tried:
-                return self._made(one.technique, one.settings, one.origin)
+            if key_of(one.technique, one.settings) in self._tried:
+                continue
+            if self._keeps_numbers:  # a candidate's seed follows from its number
+                self._tried.add(key_of(one.technique, one.settings))
+                self._count = max(self._count, one.number + 1)
+                return one
+            return self._made(one.technique, one.settings, one.origin)
         return None
 
     def _made(self, kind: str, settings: Settings, origin: Origin) -> Candidate:
