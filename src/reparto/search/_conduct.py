@@ -144,8 +144,8 @@ class Conductor:
     def _loop(self) -> str:
         while not (why := self._over()):
             self._think()
-            self._staff()
             self._give()
+            self._staff()
             if not (self._running or self._starting or self._again or self._next):
                 return "trials" if self._num_begun >= self._limits.trials else "exhausted"
             for event in self._parts.crew.wait(self._patience()):
@@ -175,7 +175,7 @@ class Conductor:
         full = self._num_begun >= self._limits.trials
         if self._next is None and not self._is_exhausted and not full:
             self._next = self._parts.suggester.next(self._left_s())
-            self._is_exhausted = self._next is None and not self._running
+            self._is_exhausted = self._next is None
 
     def _staff(self) -> None:
         waiting = len(self._again) + (self._next is not None)
