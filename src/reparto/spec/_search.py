@@ -86,6 +86,23 @@ class TableFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A technique with settings.
+
+    Attributes:
+        number: Counts from 0, in the order in which they were thought of.
+        technique: Its kind.
+        settings: By name.
+        origin: ``portfolio`` (known to be good elsewhere), ``sampled``, ``grid``, ``ensemble``.
+    """
+
+    number: int
+    technique: str
+    settings: Settings = field(default_factory=dict)
+    origin: Literal["portfolio", "sampled", "grid", "ensemble"] = "sampled"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchRequest:
     """What a user asks to be found.
 
@@ -95,7 +112,9 @@ class SearchRequest:
         target: Its column that is to be foretold; empty for clustering, or the last one.
         domain: None to infer it from the target.
         techniques: Their kinds; empty for all that suit the domain.
-        spaces: By technique, by setting, the values to choose from; others keep their own space.
+        spaces: By technique, by setting, the values to choose from; others keep their own space,
+            or in a grid their defaults.
+        candidates: Exactly these are tried, and nothing else; empty to search.
         search: How settings are chosen; ``asha`` also gives up early what lags behind.
         metric: By which candidates are ranked; empty for the domain's own.
         time_s: Ends then, with the best so far; None for no limit.
@@ -133,6 +152,7 @@ class SearchRequest:
     domain: Domain | None = None
     techniques: tuple[str, ...] = ()
     spaces: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
     search: SearchKind = "asha"
     metric: str = ""
     time_s: float | None = None
@@ -161,23 +181,6 @@ class SearchRequest:
     script_workers: int = 1
     strategy: str = "all-reduce"
     notify: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A technique with settings.
-
-    Attributes:
-        number: Counts from 0, in the order in which they were thought of.
-        technique: Its kind.
-        settings: By name.
-        origin: ``portfolio`` (known to be good elsewhere), ``sampled``, ``grid``, ``ensemble``.
-    """
-
-    number: int
-    technique: str
-    settings: Settings = field(default_factory=dict)
-    origin: Literal["portfolio", "sampled", "grid", "ensemble"] = "sampled"
 
 
 @dataclass(frozen=True, kw_only=True)

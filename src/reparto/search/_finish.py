@@ -1,0 +1,295 @@
+"""The end of a search over a table: choose, train on all rows, test, save.
+
+evaluations ── choose ──► one candidate, or an ensemble
+                          │ FitAll: workers train its members on all rows, until it is too late
+                          ▼
+                  model.new/ ── renamed when whole ──► model/
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reparto._version import __version__
+from reparto.search._answers import Answers
+from reparto.search._choose import Choice, best_of, combined, whole_fit_s
+from reparto.search._ensemble import mixed
+from reparto.search._fit_all import FitAll
+from reparto.search._model import About, Member, Model, write_about
+from reparto.search._rows import Answer, Rows, Vector
+from reparto.search._watch import SearchWatcher
+from reparto.search._work import Fitted
+from reparto.search.metrics import scores_of
+from reparto.spec import Evaluation, FoundModel, TableFacts
+
+#: To write the report takes about so long.
+REPORT_S = 4.0
+#: Training on all rows may take so much longer than is thought.
+MARGIN = 1.3
+#: Of the time, so much is for an ensemble, but at most so many seconds.
+SHARE, MOST_S = 0.06, 40.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was searched.
+
+    Attributes:
+        facts: Of the table.
+        metric: By which candidates are ranked.
+        higher_is_better: Of that metric.
+        truths: Of each fold's tested rows; empty for clustering.
+        test: Rows that nobody has seen; None if there are none.
+        may_combine: Whether an ensemble may be made.
+    """
+
+    facts: TableFacts
+    metric: str
+    higher_is_better: bool
+    truths: Sequence[Vector] = ()
+    test: Rows | None = None
+    may_combine: bool = True
+
+
+@dataclass
+class Finished:
+    """What became of it.
+
+    Attributes:
+        best: The number of the best one.
+        model: Saved; None if none could be.
+        made: An evaluation that is new, or takes the place of the one of the same number.
+        answers: Of the best, for each fold's tested rows.
+        test_answer: Of the model, for the test table.
+        importances: Of each column, as the model knows them.
+        notes: For people.
+    """
+
+    best: int | None = None
+    model: FoundModel | None = None
+    made: Evaluation | None = None
+    answers: Sequence[Answer] = ()
+    test_answer: Answer | None = None
+    importances: tuple[float, ...] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def finish_s(
+    evaluations: Sequence[Evaluation], question: Question, time_s: float, num_folds: int
+) -> float:
+    """Seconds that have to be left for finishing, with what is done so far."""
+    best = best_of(evaluations, higher_is_better=question.higher_is_better)
+    if best is None:
+        return min(REPORT_S, 0.2 * time_s)
+    alone_s = MARGIN * whole_fit_s(best, num_folds) + 0.5
+    extra_s = min(MOST_S, SHARE * time_s) if question.may_combine else 0.0
+    return min(REPORT_S, 0.2 * time_s) + max(alone_s, extra_s)
+
+
+class Finish:
+    """Makes the model.
+
+    Args:
+        question: What was searched.
+        answers: Of the candidates.
+        folder: Of the search.
+        clock: Seconds since the search began.
+        watcher: Of the user.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        answers: Answers,
+        folder: Path,
+        clock: Callable[[], float],
+        watcher: SearchWatcher,
+    ) -> None:
+        self._question, self._answers, self._folder = question, answers, folder
+        self._clock, self._watcher = clock, watcher
+
+    def run(
+        self,
+        evaluations: Sequence[Evaluation],
+        fit: FitAll,
+        num_workers: int,
+        end_s: float,
+        *,
+        only_one: bool,
+    ) -> Finished:
+        """Choose, train, test, save.
+
+        Args:
+            evaluations: Of all candidates.
+            fit: Trains them.
+            num_workers: That can do so at once.
+            end_s: Since the search began; the model has to be there then.
+            only_one: Whether there is no time for an ensemble.
+        """
+        finished = Finished()
+        choice = self._choose(evaluations, finished, num_workers, end_s, only_one=only_one)
+        if choice is None:
+            finished.notes.append("no candidate was done, so there is no model")
+            return finished
+        self._watcher.finishing(f"training {_named(choice)} on all rows")
+        fresh = self._folder / "model.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        by_number = {one.candidate.number: one for one in evaluations}
+        members = [by_number[number].candidate for number in choice.weights]
+        fitted = fit.run(members, fresh, end_s)
+        if not fitted:
+            choice, fitted = self._instead(evaluations, choice, fit, fresh, end_s, finished)
+        lost = [number for number in choice.weights if number not in fitted]
+        for number in lost:
+            why = fit.failures.get(number, "it could not be trained on all rows")
+            finished.notes.append(f"candidate {number} is not in the model: {why}")
+        finished.best = choice.evaluation.candidate.number
+        finished.made, finished.answers = choice.evaluation, choice.answers
+        if fitted:
+            self._save(choice, fitted, by_number, fresh, finished)
+        else:
+            finished.notes.append("there was no time to train the best candidate on all rows")
+        return finished
+
+    def _choose(
+        self,
+        evaluations: Sequence[Evaluation],
+        finished: Finished,
+        num_workers: int,
+        end_s: float,
+        *,
+        only_one: bool,
+    ) -> Choice | None:
+        question = self._question
+        best = best_of(evaluations, higher_is_better=question.higher_is_better)
+        if best is None:
+            return None
+        number = best.candidate.number
+        alone = Choice(best, {number: 1.0}, self._answers.of(number) or ())
+        if only_one or not question.may_combine or not question.truths:
+            return alone
+        self._watcher.finishing("choosing what to combine")
+        left_s = end_s - self._clock()
+        together = combined(
+            evaluations,
+            self._answers,
+            question.truths,
+            question.facts,
+            metric=question.metric,
+            higher_is_better=question.higher_is_better,
+            most_s=left_s * num_workers / MARGIN / 1.5,
+            number=1 + max(one.candidate.number for one in evaluations),
+            now_s=self._clock(),
+        )
+        if together is None:
+            return alone
+        gain = (together.evaluation.score or 0.0) - (best.score or 0.0)
+        if (gain if question.higher_is_better else -gain) <= 0:
+            finished.notes.append("combining candidates would be no better than the best one")
+            return alone
+        return together
+
+    def _instead(
+        self,
+        evaluations: Sequence[Evaluation],
+        choice: Choice,
+        fit: FitAll,
+        fresh: Path,
+        end_s: float,
+        finished: Finished,
+    ) -> tuple[Choice, dict[int, Fitted]]:
+        """Another candidate, the best first, where none that was chosen could be trained."""
+        sign = -1.0 if self._question.higher_is_better else 1.0
+        others = [
+            one
+            for one in evaluations
+            if one.score is not None and one.candidate.number not in choice.weights
+        ]
+        others.sort(key=lambda one: sign * (one.score or 0.0))
+        num_folds = max(1, len(self._question.truths))
+        for one in others:
+            left_s = end_s - self._clock()
+            if left_s <= 0:
+                break
+            if whole_fit_s(one, num_folds) * MARGIN > left_s:
+                continue
+            fitted = fit.run([one.candidate], fresh, end_s)
+            if fitted:
+                number = one.candidate.number
+                finished.notes.append(f"candidate {number} is the best that could be trained")
+                return Choice(one, {number: 1.0}, self._answers.of(number) or ()), fitted
+        return choice, {}
+
+    def _save(
+        self,
+        choice: Choice,
+        fitted: dict[int, Fitted],
+        by_number: dict[int, Evaluation],
+        fresh: Path,
+        finished: Finished,
+    ) -> None:
+        question, candidate = self._question, choice.evaluation.candidate
+        total = sum(choice.weights[number] for number in fitted)
+        weights = {it: weight / total for it, weight in choice.weights.items() if it in fitted}
+        members = tuple(
+            Member(by_number[it].candidate, str(it), weight) for it, weight in weights.items()
+        )
+        about = About(question.facts, question.metric, candidate, members, "all", versions())
+        write_about(about, fresh)
+        Model(fresh)  # it can be read, before it takes the place of another one
+        whole, old = self._folder / "model", self._folder / "model.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if whole.exists():
+            whole.rename(old)
+        fresh.rename(whole)
+        shutil.rmtree(old, ignore_errors=True)
+        scores: dict[str, float] = {}
+        parts = [fitted[it].test_answer for it in weights]
+        known = [one for one in parts if one is not None]
+        if question.test is not None and len(known) == len(parts):
+            answer = known[0] if len(known) == 1 else mixed(known, list(weights.values()))
+            finished.test_answer = answer
+            if question.test.y is not None:
+                scores = scores_of(question.facts, answer, question.test.y, x=question.test.x)
+        if len(fitted) == 1:
+            finished.importances = next(iter(fitted.values())).importances
+        size_bytes = sum(one.stat().st_size for one in whole.rglob("*") if one.is_file())
+        row_s = sum(one.predict_row_s for one in fitted.values())
+        if finished.made is not None:
+            finished.made = dataclasses.replace(
+                finished.made, size_bytes=size_bytes, predict_row_s=row_s
+            )
+        finished.model = FoundModel(
+            folder="model",
+            candidate=candidate,
+            score=choice.evaluation.score,
+            test_score=scores.get(question.metric),
+            test_scores=scores,
+            size_bytes=size_bytes,
+            predict_row_s=row_s,
+        )
+
+
+def _named(choice: Choice) -> str:
+    count = len(choice.weights)
+    return (
+        choice.evaluation.candidate.technique if count == 1 else f"{count} members of an ensemble"
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of what has made a model."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"reparto": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scikit-learn", "lightgbm", "torch"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

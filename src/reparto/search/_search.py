@@ -1,0 +1,396 @@
+"""The whole path of a search: request ──► setup ──► conduct ──► finish ──► report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import platform
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reparto.errors import UsageError
+from reparto.search._answers import Answers
+from reparto.search._bill import Ledger
+from reparto.search._conduct import Conductor, Limits, Parts
+from reparto.search._crew import Crew
+from reparto.search._evidence import Evidence
+from reparto.search._finish import REPORT_S, Finish, Finished, Question, finish_s, versions
+from reparto.search._fit_all import FitAll
+from reparto.search._prune import Pruner
+from reparto.search._rows import Answer
+from reparto.search._setup import Setup, num_cores, table_setup
+from reparto.search._store import Kept, Store
+from reparto.search._suggest import Suggester
+from reparto.search._watch import SearchWatcher
+from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_plain
+
+#: A candidate may take this part of the time if the request does not say how long.
+CANDIDATE_SHARE = 0.5
+
+
+def search(
+    request: SearchRequest,
+    folder: str | Path,
+    watcher: SearchWatcher | None = None,
+    *,
+    resume: bool = False,
+) -> SearchResult:
+    """Find the best technique and settings for what the request asks.
+
+    Args:
+        request: What is asked. When resuming, only its limits count: time, trials, cost, workers.
+        folder: Where all that is found is kept.
+        watcher: Is told what happens.
+        resume: Whether to go on with the search of this folder.
+
+    Returns:
+        What was found, also after Ctrl-C.
+
+    Raises:
+        UsageError: If the request or the data cannot be.
+        EngineError: If no worker can be started.
+    """
+    return _Search(request, Path(folder), watcher or SearchWatcher(), resume=resume).run()
+
+
+class _Search:
+    def __init__(
+        self, request: SearchRequest, folder: Path, watcher: SearchWatcher, *, resume: bool
+    ) -> None:
+        self._began, self._watcher, self._folder = time.monotonic(), watcher, folder
+        self._earlier: Kept | None = None
+        self._refuse_taken(resume=resume)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._store = Store.open(request.storage, folder)
+        if resume:
+            self._earlier = self._store.kept()
+            if self._earlier is None:
+                raise UsageError(
+                    f"{folder} holds no search to go on with", remedy="leave --resume out"
+                )
+            request = _with_limits(self._earlier.request, request)
+            self._began -= self._earlier.used_s
+        self._request = request
+        self._answers = Answers(folder / "answers")
+        self._notes: list[str] = []
+
+    def run(self) -> SearchResult:
+        setup: Setup | None = None
+        try:
+            setup = self._setup()
+            return self._searched(setup)
+        finally:
+            if setup is not None:
+                setup.closing.close()
+            self._store.close()
+
+    def _now(self) -> float:
+        """Seconds since the search began, its earlier parts included."""
+        return time.monotonic() - self._began
+
+    def _refuse_taken(self, *, resume: bool) -> None:
+        if not resume and (self._folder / "search.json").exists():
+            # What another search has found is not thrown away without a word.
+            old = self._folder.with_name(f"{self._folder.name}.{int(time.time())}")
+            self._folder.rename(old)
+            self._watcher.note(f"an earlier search is kept in {old.name}")
+
+    def _setup(self) -> Setup:
+        request = self._request
+        if request.script:
+            from reparto.search._other_setups import script_setup
+
+            return script_setup(request, self._folder)
+        if request.domain == "function":
+            from reparto.search._other_setups import function_setup
+
+            return function_setup(request)
+        if not request.data:
+            raise UsageError(
+                "nothing to search", remedy="name a table, a request, or --script train.py"
+            )
+        if request.engine == "spark":
+            from reparto.search._other_setups import spark_setup
+
+            return spark_setup(request)
+        return table_setup(request)
+
+    def _searched(self, setup: Setup) -> SearchResult:
+        request, limits = self._request, self._limits(setup)
+        earlier = self._earlier
+        if earlier is None:
+            self._store.begin(request, setup.facts)
+        elif (earlier.facts and earlier.facts.digest) != (setup.facts and setup.facts.digest):
+            raise UsageError(
+                f"{request.data} has changed since the search began",
+                remedy="search anew, in another folder: --out FOLDER",
+            )
+        kinds = tuple(ground.kind for ground in setup.grounds)
+        if setup.facts is not None:
+            self._watcher.read(setup.facts, kinds, setup.split)
+        for note in [*self._notes, *setup.notes]:
+            self._watcher.note(note)
+        ledger = Ledger(request.price_per_hour, earlier.bill if earlier else None)
+        crew = setup.crew()
+        try:
+            conductor = self._conductor(setup, crew, ledger, limits)
+            ended = conductor.run()
+            finished = self._finished(setup, crew, ledger, conductor, limits, ended)
+        finally:
+            crew.close()
+        return self._told(setup, ledger, conductor.evaluations, finished, ended)
+
+    def _limits(self, setup: Setup) -> Limits:
+        request = self._request
+        time_s = request.time_s
+        is_open = request.trials is None and request.cost is None and not request.candidates
+        if time_s is None and is_open and request.search != "grid":
+            time_s = setup.default_time_s
+            if self._earlier is not None:
+                time_s += self._earlier.used_s
+            self._notes.append(
+                f"no limit was given, so it ends after {time_s:.0f} s: --time 10m sets another"
+            )
+        if request.cost is not None and not request.price_per_hour:
+            raise UsageError(
+                "what it may cost is given, and not what a worker costs",
+                remedy="--price 0.40/h",
+            )
+        candidate_s = request.candidate_s
+        if candidate_s is None:
+            candidate_s = math.inf if time_s is None else max(5.0, CANDIDATE_SHARE * time_s)
+        return Limits(
+            time_s=math.inf if time_s is None else time_s,
+            cost=math.inf if request.cost is None else request.cost,
+            trials=math.inf if request.trials is None else request.trials,
+            candidate_s=candidate_s,
+        )
+
+    def _question(self, setup: Setup) -> Question | None:
+        if setup.facts is None:
+            return None
+        request = self._request
+        return Question(
+            facts=setup.facts,
+            metric=setup.metric,
+            higher_is_better=setup.higher_is_better,
+            truths=setup.truths,
+            test=setup.test,
+            may_combine=request.ensemble and bool(setup.truths) and not _is_single(request),
+        )
+
+    def _conductor(self, setup: Setup, crew: Crew, ledger: Ledger, limits: Limits) -> Conductor:
+        request, question = self._request, self._question(setup)
+        earlier = self._earlier.evaluations if self._earlier else ()
+        suggester = Suggester(
+            setup.grounds,
+            request.search,
+            higher_is_better=setup.higher_is_better,
+            seed=request.seed,
+            candidates=request.candidates,
+        )
+        suggester.recall(earlier)
+        time_s = limits.time_s if math.isfinite(limits.time_s) else 0.0
+
+        def finishing(evaluations: Sequence[Evaluation]) -> float:
+            if question is None:
+                return min(REPORT_S, 0.2 * time_s)
+            return finish_s(evaluations, question, time_s, setup.num_folds)
+
+        def keep(evaluation: Evaluation, answers: Sequence[Answer]) -> None:
+            if evaluation.status == "done" or len(answers) > 0:
+                self._answers.keep(evaluation.candidate.number, answers)
+            self._store.add(evaluation)
+            self._store.progress(self._now(), ledger.bill(self._now()))
+
+        parts = Parts(
+            crew=crew,
+            suggester=suggester,
+            pruner=Pruner(higher_is_better=setup.higher_is_better)
+            if request.search == "asha" and not request.candidates
+            else None,
+            rungs=lambda kind: setup.rungs("grid" if request.candidates else request.search, kind),
+            ledger=ledger,
+            clock=self._now,
+            finish_s=finishing,
+            keep=keep,
+            watcher=self._watcher,
+        )
+        return Conductor(
+            parts,
+            limits,
+            min_workers=request.min_workers,
+            max_workers=setup.max_workers,
+            seed=request.seed,
+            higher_is_better=setup.higher_is_better,
+            earlier=[one for one in earlier if one.status != "stopped"],
+        )
+
+    def _finished(
+        self,
+        setup: Setup,
+        crew: Crew,
+        ledger: Ledger,
+        conductor: Conductor,
+        limits: Limits,
+        ended: str,
+    ) -> Finished:
+        question = self._question(setup)
+        if question is None:
+            best = conductor.best
+            return Finished(best=None if best is None else best.candidate.number)
+        fit = FitAll(
+            crew, conductor.workers(), setup.max_workers, ledger, self._now, self._request.seed
+        )
+        end_s = limits.time_s - min(REPORT_S, 0.2 * limits.time_s)
+        if not math.isfinite(end_s):
+            end_s = self._now() + max(30.0, 0.5 * self._now())
+        finish = Finish(question, self._answers, self._folder, self._now, self._watcher)
+        try:
+            return finish.run(
+                conductor.evaluations,
+                fit,
+                setup.max_workers,
+                end_s,
+                only_one=ended == "interrupted",
+            )
+        except KeyboardInterrupt:
+            best = conductor.best
+            return Finished(
+                best=None if best is None else best.candidate.number,
+                notes=["stopped again while the best was being trained: there is no model"],
+            )
+        finally:
+            fit.release()
+
+    def _told(
+        self,
+        setup: Setup,
+        ledger: Ledger,
+        evaluations: Sequence[Evaluation],
+        finished: Finished,
+        ended: str,
+    ) -> SearchResult:
+        from reparto.search._report import write_report
+
+        evaluations = _with_made(evaluations, finished.made)
+        result = SearchResult(
+            request=self._request,
+            metric=setup.metric,
+            higher_is_better=setup.higher_is_better,
+            facts=setup.facts,
+            num_folds=setup.num_folds,
+            split=setup.split,
+            evaluations=tuple(evaluations),
+            best=finished.best,
+            model=finished.model,
+            baseline=setup.baseline,
+            bill=ledger.bill(self._now()),
+            took_s=self._now(),
+            ended=ended,
+            environment=_environment(),
+            command=self._write_again(evaluations, finished),
+            notes=tuple([*self._notes, *setup.notes, *finished.notes]),
+        )
+        self._store.progress(self._now(), result.bill)
+        self._watcher.finishing("writing the report")
+        write_report(result, self._evidence(setup, finished), self._folder)
+        self._watcher.ended(result)
+        return result
+
+    def _evidence(self, setup: Setup, finished: Finished) -> Evidence:
+        import numpy as np
+
+        truth = answer = None
+        if finished.answers and setup.truths:
+            count = len(finished.answers)
+            truth = np.concatenate(setup.truths[:count])
+            values = np.concatenate([one.values for one in finished.answers])
+            are = all(one.are_probabilities for one in finished.answers)
+            answer = Answer(values, are)
+        importances, how = self._importances(setup, finished)
+        return Evidence(
+            truth=truth,
+            answer=answer,
+            test_truth=None if setup.test is None else setup.test.y,
+            test_answer=finished.test_answer,
+            importances=importances,
+            importances_how=how,
+        )
+
+    def _importances(
+        self, setup: Setup, finished: Finished
+    ) -> tuple[tuple[tuple[str, float], ...], str]:
+        from reparto.search._importances import importances_of
+
+        if finished.model is None or setup.facts is None:
+            return (), ""
+        return importances_of(
+            self._folder / "model", setup.seen, setup.metric, finished.importances
+        )
+
+    def _write_again(self, evaluations: Sequence[Evaluation], finished: Finished) -> str:
+        """A request with exactly the candidates that were found, and the command that runs it."""
+        by_number = {one.candidate.number: one.candidate for one in evaluations}
+        best = by_number.get(-1 if finished.best is None else finished.best)
+        if best is None:
+            return ""
+        members = best.settings.get("members") if best.origin == "ensemble" else None
+        numbers = [int(it) for it, _ in members] if members else [best.number]
+        request = dataclasses.replace(
+            self._request,
+            candidates=tuple(by_number[number] for number in sorted(numbers)),
+            techniques=(),
+            spaces={} if not self._request.script else self._request.spaces,
+            time_s=None,
+            trials=None,
+            cost=None,
+            ensemble=bool(members),
+            storage="",
+            **{
+                name: os.path.abspath(value)
+                for name in ("data", "test", "script")
+                if (value := getattr(self._request, name))
+            },
+        )
+        path = self._folder / "again.json"
+        path.write_text(json.dumps(finite(to_plain(request)), indent=1) + "\n", encoding="utf-8")
+        out = os.path.relpath(self._folder) + "-again"
+        return shlex.join(["reparto", "search", os.path.relpath(path), "--out", out])
+
+
+def _is_single(request: SearchRequest) -> bool:
+    return len(request.candidates) == 1 or request.domain == "clustering"
+
+
+def _with_made(evaluations: Sequence[Evaluation], made: Evaluation | None) -> list[Evaluation]:
+    if made is None:
+        return list(evaluations)
+    number = made.candidate.number
+    return sorted(
+        [*(one for one in evaluations if one.candidate.number != number), made],
+        key=lambda one: one.candidate.number,
+    )
+
+
+def _with_limits(kept: SearchRequest, given: SearchRequest) -> SearchRequest:
+    """The request of a search that is gone on with, with the limits that are given now."""
+    names = ("time_s", "trials", "cost", "max_workers", "candidate_s", "memory_bytes", "address")
+    changes: dict[str, Any] = {
+        name: value for name in names if (value := getattr(given, name)) not in (None, "")
+    }
+    return dataclasses.replace(kept, **changes)
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "host": platform.node(),
+        "cores": num_cores(),
+        "date": time.strftime("%Y-%m-%d"),
+        "versions": versions(),
+    }
