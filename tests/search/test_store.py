@@ -31,6 +31,7 @@ REQUEST = SearchRequest(
     target="kind",
     techniques=("random-forest", "linear-svm"),
     spaces={"mlp": {"layers": ((4, 5), (6,)), "maxIter": (10, 20)}},
+    candidates=(Candidate(number=2, technique="mlp", settings={"layers": (4, 5)}),),
     time_s=60.0,
 )
 FACTS = TableFacts(
@@ -70,7 +71,7 @@ def test_a_search_is_found_again_as_it_was(storage, tmp_path):
     again = Store.open(storage, tmp_path)
     kept = again.kept()
     again.close()
-    assert (kept.request.spaces, kept.facts) == (REQUEST.spaces, FACTS)
+    assert (kept.request, kept.facts) == (REQUEST, FACTS)
     assert (kept.used_s, kept.bill) == (12.5, bill)
     failed = evaluation(1, status="failed", score=None, traceback="Traceback\x00…")
     assert kept.evaluations == (evaluation(0), failed)

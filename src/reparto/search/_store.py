@@ -304,7 +304,8 @@ def _kept_of(row: Any, evaluations: list[str]) -> Kept:
         technique: {name: _tupled(values) for name, values in settings.items()}
         for technique, settings in kept.request.spaces.items()
     }
-    request = dataclasses.replace(kept.request, spaces=spaces)
+    asked = tuple(_restored(one) for one in kept.request.candidates)
+    request = dataclasses.replace(kept.request, spaces=spaces, candidates=asked)
     return dataclasses.replace(kept, request=request, evaluations=restored)
 
 
