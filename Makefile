@@ -7,7 +7,7 @@
 # Each target sets up what it needs, in .venv. PYTHON=python3.12 chooses the interpreter.
 
 PYTHON ?= python3
-EXTRAS := compare,bench,examples,ray,search,dev
+EXTRAS := compare,bench,examples,ray,search,postgres,dev
 BIN := .venv/bin
 STAMP := .venv/.stamp
 LOG := .venv/install.log
