@@ -77,7 +77,7 @@ class _Search:
             self._began -= self._earlier.used_s
         self._request = request
         self._answers = Answers(folder / "answers")
-        self._notes: list[str] = []
+        self._notes: list[str] = [*request.notes]
 
     def run(self) -> SearchResult:
         setup: Setup | None = None

@@ -144,6 +144,7 @@ class SearchRequest:
         script_workers: Of a script: workers of each of its runs.
         strategy: Of a script: how its workers agree.
         notify: An address to which the end of it is told; kept, and told by the job service.
+        notes: What became of the user's own words when they were read; the search passes it on.
     """
 
     data: str = ""
@@ -181,6 +182,7 @@ class SearchRequest:
     script_workers: int = 1
     strategy: str = "all-reduce"
     notify: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,325 @@
+"""The request of an on-demand training platform: methods, dataset, instances of a cloud, an address.
+
+Each of its fields is honoured, or there is a note or a refusal that says why it cannot be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reparto.errors import UsageError
+from reparto.search._request import found, nowhere, refuse
+from reparto.search._request_schema import PLATFORM, Fault, faults_of
+from reparto.search._setup import num_cores
+from reparto.spec import Candidate, Domain, SearchKind, SearchRequest
+
+#: What each of its domains is here; the first one unless the data say otherwise.
+_DOMAINS: Mapping[str, tuple[Domain, ...]] = {
+    "regression": ("regression",),
+    "classification": ("binary", "multiclass"),
+    "binomial-classification": ("binary",),
+    "multinomial-classification": ("multiclass",),
+    "clustering": ("clustering",),
+    "deep-learning": ("binary", "multiclass", "regression"),
+    "misc-functions": ("function",),
+}
+_SEARCHES: Mapping[str, SearchKind] = {
+    "grid": "grid",
+    "random": "random",
+    "bayesian-optimization": "bayes",
+}
+#: A grid of more points is too large to be written down.
+_MOST_POINTS = 100_000
+
+
+@dataclass
+class _Method:
+    """An algorithm of the request, and the values of its hyperparameters."""
+
+    kind: str
+    spaces: dict[str, tuple[Any, ...]]
+
+    @property
+    def num_points(self) -> int:
+        return math.prod(len(values) for values in self.spaces.values())
+
+
+@dataclass
+class _Reading:
+    """What is found while a request is read."""
+
+    name: str
+    folder: Path
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def platform_request(
+    plain: Mapping[str, Any], name: str, folder: Path, engine: str = "local"
+) -> SearchRequest:
+    """Turn a platform's request into ours.
+
+    Args:
+        plain: What the file holds.
+        name: Of the file, for messages.
+        folder: Of the file.
+        engine: Where it will run.
+
+    Raises:
+        UsageError: If it cannot be; tells all that is wrong, and where.
+    """
+    faults = list(faults_of(PLATFORM, dict(plain)))
+    if faults:
+        refuse(name, faults)
+    reading = _Reading(name, folder)
+    domain = str(plain["domain"])
+    data = _data(plain, reading)
+    methods = _methods(plain, reading)
+    fewest, most = _workers(plain, reading, engine)
+    if reading.faults:
+        refuse(name, reading.faults)
+    search = _search(plain, reading)
+    if notify := str(plain.get("emailAddress", "")):
+        reading.notes.append(
+            f"{notify} is told of the end by the job service; this command sends no mail"
+        )
+    asked = _asked(methods, search, reading)
+    return SearchRequest(
+        data=data,
+        domain=_domain(domain, data),
+        search=search,
+        min_workers=fewest,
+        max_workers=most,
+        notify=notify,
+        ensemble=False,  # the platform's answer is the best of the methods that are named
+        notes=tuple(reading.notes),
+        **asked,
+    )
+
+
+def _data(plain: Mapping[str, Any], reading: _Reading) -> str:
+    """Where the data are."""
+    dataset = plain.get("dataset")
+    if plain["domain"] == "misc-functions":
+        if dataset is not None:
+            reading.notes.append("dataset is not read: a function has no data")
+        return ""
+    if dataset is None:
+        reading.faults.append(
+            Fault("dataset", "is missing: it must be an object with the path of the data")
+        )
+        return ""
+    path = str(dataset["path"])
+    place = found(path, reading.folder)
+    if place is None:
+        reading.faults.append(Fault("dataset.path", nowhere(path, reading.folder)))
+    return place or ""
+
+
+def _workers(
+    plain: Mapping[str, Any], reading: _Reading, engine: str
+) -> tuple[int, int | None]:
+    """At least and at most so many; an instance of a cloud is a worker here."""
+    resources = plain.get("computationalResources") or {}
+    instances = resources.get("instances") or []
+    where = "computationalResources"
+    for index, one in enumerate(instances):
+        fewest, most = one.get("minInstances", 0), one.get("maxInstances", math.inf)
+        if fewest > most:
+            reading.faults.append(
+                Fault(f"{where}.instances[{index}]", f"minInstances {fewest} is above "
+                      f"maxInstances {most}")
+            )
+        hardware = one.get("additionalHardware")
+        named = [hardware] if isinstance(hardware, str) else hardware or []
+        if extra := [word for word in named if word.strip().lower() not in ("", "none")]:
+            reading.notes.append(
+                f"additionalHardware {', '.join(extra)} is not used: candidates are trained on "
+                "processors"
+            )
+    fewest, most = _totals(resources, instances)
+    if most is not None and fewest > most:
+        reading.faults.append(
+            Fault(where, f"at least {fewest} instances are asked for, and at most {most}")
+        )
+        return 0, None
+    if types := [one["ec2Instance"] for one in instances if "ec2Instance" in one]:
+        reading.notes.append(
+            f"no {' or '.join(dict.fromkeys(types))} is rented: workers "
+            f"{'of this machine' if engine == 'local' else f'of {engine}'} take the place of "
+            "a cloud's instances"
+        )
+    if engine == "local" and (most or fewest) and max(most or 0, fewest) > (own := num_cores()):
+        reading.notes.append(
+            f"of {_span(fewest, most)} instances, {own} are workers: this machine has so many "
+            "cores (--engine ray has others)"
+        )
+        fewest, most = min(fewest, own), own
+    return fewest, most
+
+
+def _totals(
+    resources: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]
+) -> tuple[int, int | None]:
+    """As the request says, or the sums over its instances; the narrower one if it says both."""
+    fewest = max(
+        resources.get("minTotalInstances", 0),
+        sum(one.get("minInstances", 0) for one in instances),
+    )
+    most = [resources["maxTotalInstances"]] if "maxTotalInstances" in resources else []
+    if instances and all("maxInstances" in one for one in instances):
+        most.append(sum(one["maxInstances"] for one in instances))
+    return fewest, min(most) if most else None
+
+
+def _span(fewest: int, most: int | None) -> str:
+    if most is None:
+        return f"at least {fewest}"
+    return f"{fewest} to {most}" if fewest else f"at most {most}"
+
+
+def _search(plain: Mapping[str, Any], reading: _Reading) -> SearchKind:
+    if "parameterSearch" not in plain:
+        reading.notes.append("parameterSearch is not given: a grid is searched")
+    return _SEARCHES[plain.get("parameterSearch", "grid")]
+
+
+def _methods(plain: Mapping[str, Any], reading: _Reading) -> list[_Method]:
+    made = []
+    for index, one in enumerate(plain["methods"]):
+        where = f"methods[{index}]"
+        try:
+            kind = _kind(str(one["algorithm"]), str(plain["domain"]))
+        except UsageError as error:
+            remedy = f"; {error.remedy}" if error.remedy else ""
+            reading.faults.append(Fault(f"{where}.algorithm", f"{error.message}{remedy}"))
+            continue
+        spaces: dict[str, tuple[Any, ...]] = {}
+        for number, parameter in enumerate(one.get("hyperparameters", ())):
+            name = str(parameter["param"])
+            if name in spaces:
+                reading.faults.append(
+                    Fault(f"{where}.hyperparameters[{number}].param", f"{name} is there twice")
+                )
+            spaces[name] = tuple(dict.fromkeys(map(_value, parameter["values"])))
+        made.append(_Method(kind, spaces))
+    return made
+
+
+def _kind(algorithm: str, domain: str) -> str:
+    """The technique of an algorithm's name.
+
+    Raises:
+        UsageError: If there is none, or if it answers other questions.
+    """
+    if domain == "misc-functions":
+        from reparto.search._function_work import function_named
+
+        return function_named(algorithm).kind
+    from reparto.search.techniques import technique_named
+
+    technique = technique_named(algorithm)
+    if not set(technique.domains) & set(_DOMAINS[domain]):
+        raise UsageError(
+            f"{algorithm} is not for {domain}",
+            remedy=f"it is for {', '.join(technique.domains)}",
+        )
+    if domain == "deep-learning" and "network" not in technique.kind:
+        raise UsageError(f"{algorithm} is no network", remedy="ask for it in another domain")
+    return technique.kind
+
+
+def _value(given: Any) -> Any:
+    """As it is meant: numbers and lists may be written as text."""
+    if isinstance(given, list):
+        return tuple(map(_value, given))
+    if not isinstance(given, str):
+        return given
+    try:
+        meant = json.loads(given.strip().lower() if given.strip().title() in _WORDS else given)
+    except ValueError:
+        return given
+    if isinstance(meant, dict | str) or meant is None:
+        return given
+    return _value(meant) if isinstance(meant, list) else meant
+
+
+_WORDS = ("True", "False")
+
+
+def _asked(
+    methods: Sequence[_Method], search: SearchKind, reading: _Reading
+) -> dict[str, Any]:
+    """The request's techniques, spaces and candidates."""
+    kinds = tuple(dict.fromkeys(one.kind for one in methods))
+    has_twice = len(kinds) < len(methods)
+    bare = [one.kind for one in methods if not one.spaces]
+    if search == "grid" and (has_twice or bare):
+        # A method without hyperparameters is tried once, as its library has it; and the same
+        # algorithm with two sets of values has a grid of each. Spaces cannot say that.
+        return {"candidates": _candidates(methods, reading)}
+    spaces: dict[str, dict[str, tuple[Any, ...]]] = {kind: {} for kind in kinds}
+    for one in methods:
+        for name, values in one.spaces.items():
+            known = spaces[one.kind].get(name, ())
+            spaces[one.kind][name] = tuple(dict.fromkeys((*known, *values)))
+    asked: dict[str, Any] = {"techniques": kinds, "spaces": spaces}
+    if search != "grid":
+        if bare:
+            reading.notes.append(
+                f"{', '.join(bare)}: no hyperparameters are given, so its own ranges are searched"
+            )
+        else:
+            asked["trials"] = sum(one.num_points for one in methods)
+            reading.notes.append(
+                f"the values make {asked['trials']} combinations: no more candidates are tried"
+            )
+    return asked
+
+
+def _candidates(methods: Sequence[_Method], reading: _Reading) -> tuple[Candidate, ...]:
+    """All points of the methods' grids."""
+    count = sum(one.num_points for one in methods)
+    if count > _MOST_POINTS:
+        refuse(
+            reading.name,
+            [Fault("methods", f"their grids have {count} points")],
+            'give fewer values, or "parameterSearch": "random"',
+        )
+    made: dict[str, Candidate] = {}
+    for one in methods:
+        for point in itertools.product(*one.spaces.values()):
+            settings = dict(zip(one.spaces, point, strict=True))
+            made.setdefault(
+                repr((one.kind, settings)),
+                Candidate(
+                    number=len(made), technique=one.kind, settings=settings, origin="grid"
+                ),
+            )
+    return tuple(made.values())
+
+
+def _domain(domain: str, data: str) -> Domain | None:
+    """What is asked of the data; None where they have to say it."""
+    if domain == "classification":
+        return "multiclass" if len(_first_labels(data, 3)) > 2 else "binary"
+    return None if domain == "deep-learning" else _DOMAINS[domain][0]
+
+
+def _first_labels(path: str, most: int) -> set[str]:
+    """Labels of a libsvm file, until there are so many different ones."""
+    labels: set[str] = set()
+    with Path(path).open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            words = line.partition("#")[0].split(maxsplit=1)
+            if words:
+                labels.add(words[0])
+            if len(labels) >= most:
+                break
+    return labels
