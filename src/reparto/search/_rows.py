@@ -31,7 +31,7 @@ class Rows:
     def head(self, share: float) -> Rows:
         """The first part of them, one row at least: a sample, since rows are laid out so."""
         count = max(1, min(len(self), round(share * len(self))))
-        return Rows(self.x[:count], None if self.y is None else self.y[:count])
+        return Rows(run_of(self.x, 0, count), None if self.y is None else self.y[:count])
 
 
 @dataclass(frozen=True)
@@ -94,3 +94,28 @@ class Layout:
     all: Window
     how: str = ""
     notes: tuple[str, ...] = ()
+
+
+def run_of(x: Matrix, start: int, stop: int) -> Matrix:
+    """Rows that follow each other, as a view; scipy would copy those of a csr matrix."""
+    if isinstance(x, np.ndarray):
+        return x[start:stop]
+    first, last = int(x.indptr[start]), int(x.indptr[stop])
+    shape = (stop - start, x.shape[1])
+    return csr_of(x.data[first:last], x.indices[first:last], x.indptr[start : stop + 1], shape)
+
+
+def csr_of(data: Vector, indices: Vector, indptr: Vector, shape: tuple[int, int]) -> Matrix:
+    """A csr matrix of these arrays, which are not copied, but for the short `indptr`."""
+    from scipy import sparse
+
+    count = len(data)
+    own = indptr - indptr[0]
+    if count <= np.iinfo(np.int32).max and indices.dtype == np.int32:
+        own = own.astype(np.int32)
+    # Set one by one, since the constructor copies what is a small part of a larger array; and
+    # said to be sorted, since scipy would otherwise sort in place, where nobody can write.
+    made = sparse.csr_matrix(shape, dtype=data.dtype)
+    made.data, made.indices, made.indptr = data, indices, own
+    made.has_sorted_indices = made.has_canonical_format = True
+    return made
