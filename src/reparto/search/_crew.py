@@ -98,6 +98,7 @@ class WorkerDied:
             told.
         is_ours: Whether we killed it for what the candidate did (time, memory): to try the same
             again would end the same way.
+        traceback: What it said last, if anything.
     """
 
     worker: int
@@ -106,6 +107,7 @@ class WorkerDied:
     is_ours: bool = False
     busy_s: float = 0.0
     peak_bytes: int = 0
+    traceback: str = ""
 
 
 Event = Ready | RungReached | TaskDone | TaskFailed | WorkerDied

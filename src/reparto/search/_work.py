@@ -67,13 +67,17 @@ class Attempt(ABC):
 class Work(ABC):
     """What a worker does. It is pickled to where the worker is; `open` is called there, once.
 
-    Call order: `open`; any number of attempts and fits, one at a time; `close`. A crew of
-    threads (a script, Spark) opens one `Work` for each worker too.
+    Call order: `load`, perhaps in another process, of which the worker is a fork; `open`; any
+    number of attempts and fits, one at a time; `close`. A crew of threads (a script, Spark) opens
+    one `Work` for each worker too.
     """
+
+    def load(self) -> None:
+        """Import what is heavy. Nothing is computed and no thread started: it may be forked."""
 
     @abstractmethod
     def open(self, threads: int) -> None:
-        """Get ready: attach to data, import what is heavy. So many threads may be used."""
+        """Get ready: attach to data. So many threads may be used."""
 
     @abstractmethod
     def attempt(self, candidate: Candidate, seed: int) -> Attempt:

@@ -1,0 +1,358 @@
+"""LocalCrew: workers are processes of this machine, which share what was imported and the table.
+
+    conductor ── acquire ──► keeper ── fork, 20 ms ──► worker ── open ──► Ready
+              ◄── one socket each: tasks, replies, answers ──►  worker
+              ◄── who ended, and how ── keeper
+
+The keeper (`_local_keeper`) is a process of its own, since this one has threads and has computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from reparto.errors import EngineError
+from reparto.search._crew import (
+    Crew,
+    Event,
+    FitTask,
+    Ready,
+    RungReached,
+    Task,
+    TaskDone,
+    TaskFailed,
+    WorkerDied,
+)
+from reparto.search._local_channel import Inbox
+from reparto.search._local_keeper import (
+    MESSAGE_BYTES,
+    Begin,
+    End,
+    Ended,
+    LetGo,
+    Start,
+    Unborn,
+)
+from reparto.search._local_worker import Stillborn
+from reparto.search._work import Work
+
+#: The keeper has so long to end all of its workers.
+CLOSE_S = 10.0
+_COMMAND = "from reparto.search._local_keeper import main; main()"
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB", "BLIS")
+
+
+@dataclass
+class _Worker:
+    """A worker, as its crew knows it.
+
+    Attributes:
+        inbox: Of its messages.
+        doing: The candidate it was given; None if it is idle.
+        began: When it was given it, later by the time that it waited for replies.
+        paused: When it began to wait for a reply.
+        why: What it was killed for.
+        peak_bytes: The most that it has told so far.
+    """
+
+    inbox: Inbox
+    doing: int | None = None
+    began: float = 0.0
+    paused: float | None = None
+    why: str = ""
+    stillborn: Stillborn | None = None
+    peak_bytes: int = 0
+
+    def busy_s(self) -> float:
+        """Seconds since it was given its task, less those that it waited."""
+        if self.doing is None:
+            return 0.0
+        return (self.paused or time.monotonic()) - self.began
+
+
+class LocalCrew(Crew):
+    """Workers as processes.
+
+    Args:
+        work: What they do. It is pickled once.
+        max_workers: At once.
+        threads: That each of them may use.
+        memory_bytes: That a worker may have of its own beyond what it has when it is ready; None
+            for any.
+    """
+
+    def __init__(
+        self, work: Work, *, max_workers: int, threads: int, memory_bytes: int | None
+    ) -> None:
+        self.max_workers = max_workers
+        self._memory_bytes = memory_bytes
+        self._begin = Begin(threads, memory_bytes, tuple(sys.path))
+        self._packed = pickle.dumps(work, protocol=pickle.HIGHEST_PROTOCOL)
+        self._workers: dict[int, _Worker] = {}
+        self._leaving: set[int] = set()
+        self._next = 0
+        self._events: list[Event] = []
+        self._keeper: _Keeper | None = _Keeper(self._begin, self._packed)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._keeper.line, selectors.EVENT_READ)
+
+    def acquire(self) -> int:
+        """Let the keeper start a worker.
+
+        Raises:
+            EngineError: If there are as many as there may be.
+        """
+        if len(self._workers) >= self.max_workers:
+            raise EngineError(f"there are {self.max_workers} workers already, as many as may be")
+        with _uninterrupted():
+            if self._keeper is None:
+                self._keeper = _Keeper(self._begin, self._packed)
+                self._selector.register(self._keeper.line, selectors.EVENT_READ)
+            number, self._next = self._next, self._next + 1
+            ours, theirs = socket.socketpair()
+            one = self._workers[number] = _Worker(Inbox(ours))
+            self._selector.register(one.inbox, selectors.EVENT_READ, number)
+            with theirs:
+                self._keeper.tell(Start(number), theirs.fileno())
+        return number
+
+    def give(self, worker: int, task: Task | FitTask) -> None:
+        """Send a task."""
+        one = self._workers[worker]
+        one.doing, one.began, one.paused = task.candidate.number, time.monotonic(), None
+        one.peak_bytes = 0
+        one.inbox.send(task)
+
+    def reply(self, worker: int, go_on: bool) -> None:
+        """Send whether to go on."""
+        one = self._workers.get(worker)
+        if one is None or one.paused is None:
+            return  # it died meanwhile, which is told
+        one.began, one.paused = one.began + time.monotonic() - one.paused, None
+        one.inbox.send(go_on)
+
+    def wait(self, timeout_s: float) -> Sequence[Event]:
+        """Take in what workers and their keeper tell."""
+        until = time.monotonic() + timeout_s
+        while not self._events:
+            ready = self._selector.select(max(0.0, until - time.monotonic()))
+            with _uninterrupted():
+                # What a worker has sent comes before what the keeper says of its end.
+                for key, _ in sorted(ready, key=lambda each: each[0].data is None):
+                    if key.data is None:
+                        self._hear_keeper()
+                    else:
+                        self._hear(key.data)
+            if time.monotonic() >= until:
+                break
+        found, self._events = self._events, []
+        return found
+
+    def release(self, worker: int) -> None:
+        """Ask it to end."""
+        with _uninterrupted():
+            one = self._workers.pop(worker)
+            self._leaving.add(worker)
+            one.inbox.send(None)
+            self._forget(one)
+            if self._keeper is not None:
+                self._keeper.tell(LetGo(worker))
+
+    def kill(self, worker: int, why: str) -> None:
+        """Kill its process, and all that it has started."""
+        one = self._workers.get(worker)
+        if one is None or one.why:
+            return
+        with _uninterrupted():
+            one.why = why
+            if self._keeper is not None:
+                self._keeper.tell(End(worker))
+
+    def close(self) -> None:
+        """Let the keeper end all."""
+        with _uninterrupted():
+            for one in self._workers.values():
+                self._forget(one)
+            self._workers, self._events = {}, []
+            self._drop_keeper()
+            self._selector.close()
+            self._selector = selectors.DefaultSelector()
+
+    def _hear(self, number: int) -> None:
+        one = self._workers.get(number)
+        if one is None:
+            return
+        messages, is_over = one.inbox.take()
+        for message in messages:
+            self._told(one, message)
+        if is_over:  # the keeper will say why
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(one.inbox)
+
+    def _told(self, one: _Worker, message: Any) -> None:
+        if isinstance(message, Stillborn):
+            one.stillborn = message
+        elif one.why:
+            return  # it is being killed, and that is all that is told of it
+        elif isinstance(message, Ready):
+            self._events.append(message)
+        elif isinstance(message, RungReached):
+            one.paused, one.peak_bytes = time.monotonic(), message.peak_bytes
+            self._events.append(message)
+        elif isinstance(message, TaskDone | TaskFailed):
+            one.doing = one.paused = None
+            self._events.append(message)
+
+    def _hear_keeper(self) -> None:
+        assert self._keeper is not None
+        message = self._keeper.hear()
+        if message is None:
+            self._lose_keeper()
+        elif isinstance(message, Ended | Unborn):
+            self._leaving.discard(message.worker)
+            if message.worker in self._workers:
+                self._ended(message)
+
+    def _ended(self, ended: Ended | Unborn) -> None:
+        self._hear(ended.worker)
+        one = self._workers.pop(ended.worker)
+        self._forget(one)
+        text, peak = "", one.peak_bytes
+        if isinstance(ended, Unborn):
+            one.stillborn = Stillborn(ended.failure, ended.traceback)
+        else:
+            text, peak = ended.said.strip(), max(one.peak_bytes, ended.peak_bytes)
+        is_ours = bool(one.why)
+        if one.why:
+            why = one.why
+        elif one.stillborn is not None:
+            why, text = f"could not begin: {one.stillborn.failure}", one.stillborn.traceback
+        elif isinstance(ended, Ended) and ended.too_much:
+            assert self._memory_bytes is not None
+            why, is_ours = f"took more than {_size(self._memory_bytes)} of memory", True
+        else:
+            assert isinstance(ended, Ended)
+            why = _manner(ended.status)
+        peak = 0 if one.doing is None else peak
+        self._events.append(
+            WorkerDied(ended.worker, one.doing, why, is_ours, one.busy_s(), peak, text)
+        )
+
+    def _lose_keeper(self) -> None:
+        """All workers have ended with it."""
+        assert self._keeper is not None
+        said = self._keeper.said()
+        self._selector.unregister(self._keeper.line)
+        self._drop_keeper()
+        for number, one in list(self._workers.items()):
+            self._hear(number)
+            why = one.why or "ended with the process that keeps the workers"
+            died = WorkerDied(
+                number, one.doing, why, bool(one.why), one.busy_s(), one.peak_bytes, said
+            )
+            self._events.append(died)
+            self._forget(one)
+        self._workers = {}
+
+    def _drop_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+        self._leaving = set()
+
+    def _forget(self, one: _Worker) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(one.inbox)
+        one.inbox.close()
+
+
+class _Keeper:
+    """The keeper's process, and the line to it."""
+
+    def __init__(self, begin: Begin, packed: bytes) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
+        with theirs, tempfile.TemporaryFile() as file:
+            file.write(packed)
+            file.seek(0)
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                (sys.executable, "-P", "-c", _COMMAND, str(number)),
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **_environment(begin.threads)},
+                pass_fds=[number],
+                start_new_session=True,  # Ctrl-C ends us, and we end it
+            )
+            self.tell(begin, file.fileno())
+
+    def tell(self, message: Any, *files: int) -> None:
+        """Send a message; if nobody is there any more, that will be heard."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self.line, [pickle.dumps(message)], files)
+
+    def hear(self) -> Any:
+        """The next message; None if the keeper is gone."""
+        try:
+            data = self.line.recv(MESSAGE_BYTES)
+        except OSError:
+            return None
+        return pickle.loads(data) if data else None
+
+    def said(self) -> str:
+        """What it printed last."""
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4096))
+        return self._output.read().decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Let it end all of its workers, and wait until they are gone."""
+        self.line.close()
+        try:
+            self._process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # and the kernel its workers
+            self._process.wait()
+        self._output.close()
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """For libraries, which look only once."""
+    return {f"{name}_NUM_THREADS": str(threads) for name in _LIBRARIES}
+
+
+def _manner(status: int) -> str:
+    if status >= 0:
+        return f"left with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    memory = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    return f"was killed by {name}{memory}"
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.0f} MB"
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C comes later: what is half done stays whole."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
