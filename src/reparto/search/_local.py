@@ -101,7 +101,6 @@ class LocalCrew(Crew):
         self._begin = Begin(threads, memory_bytes, tuple(sys.path))
         self._packed = pickle.dumps(work, protocol=pickle.HIGHEST_PROTOCOL)
         self._workers: dict[int, _Worker] = {}
-        self._leaving: set[int] = set()
         self._next = 0
         self._events: list[Event] = []
         self._keeper: _Keeper | None = _Keeper(self._begin, self._packed)
@@ -163,8 +162,9 @@ class LocalCrew(Crew):
     def release(self, worker: int) -> None:
         """Ask it to end."""
         with _uninterrupted():
-            one = self._workers.pop(worker)
-            self._leaving.add(worker)
+            one = self._workers.pop(worker, None)
+            if one is None:
+                return  # it died meanwhile
             one.inbox.send(None)
             self._forget(one)
             if self._keeper is not None:
@@ -221,7 +221,6 @@ class LocalCrew(Crew):
         if message is None:
             self._lose_keeper()
         elif isinstance(message, Ended | Unborn):
-            self._leaving.discard(message.worker)
             if message.worker in self._workers:
                 self._ended(message)
 
@@ -270,7 +269,6 @@ class LocalCrew(Crew):
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
-        self._leaving = set()
 
     def _forget(self, one: _Worker) -> None:
         with contextlib.suppress(KeyError):

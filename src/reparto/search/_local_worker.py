@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import io
 import os
 import random
 import resource
@@ -91,9 +90,9 @@ def _settle(output_fd: int, keep: tuple[int, ...]) -> None:
                 os.close(fd)
             except OSError:  # that of the listing itself
                 continue
-    for stream in (sys.stdout, sys.stderr):
-        assert isinstance(stream, io.TextIOWrapper)
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    sys.stdout, sys.stderr = (
+        os.fdopen(fd, "w", buffering=1, errors="backslashreplace", closefd=False) for fd in (1, 2)
+    )
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.enable(sys.stderr)
     sacrifice()
