@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from reparto.errors import UsageError
 from reparto.search._rows import Answer, Matrix, Rows
 from reparto.search._space import Space
 from reparto.spec import Domain, Settings, TableFacts
@@ -65,6 +66,10 @@ class Trainer(ABC):
         """Of each column, adding up to one, if the model knows them without being asked more."""
         return None
 
+    def notes(self) -> Sequence[str]:
+        """What people should know: settings that change nothing here, rows that teach nothing."""
+        return ()
+
 
 class Technique(ABC):
     """A way of learning: one instance each in `techniques.TECHNIQUES`, without state.
@@ -81,6 +86,7 @@ class Technique(ABC):
         takes_sparse: Whether it trains on sparse matrices.
         is_modern: False for those that are there for system D's requests and have a better
             relative; they are searched only if they are asked for.
+        needs: A package beside scikit-learn, and the extra of reparto that brings it.
     """
 
     kind: ClassVar[str]
@@ -89,6 +95,7 @@ class Technique(ABC):
     slow_beyond_rows: ClassVar[int | None] = None
     takes_sparse: ClassVar[bool] = False
     is_modern: ClassVar[bool] = True
+    needs: ClassVar[tuple[()] | tuple[str, str]] = ()
 
     @abstractmethod
     def space(self, facts: TableFacts) -> Space:
@@ -101,6 +108,19 @@ class Technique(ABC):
         an answer within seconds.
         """
         return ({},)
+
+    def setting_named(self, name: str, facts: TableFacts) -> str:
+        """Our name of a setting that a request may call otherwise: ``maxDepth``, ``max-depth``.
+
+        Raises:
+            UsageError: If there is none; tells those that are nearly called so.
+        """
+        known = self.space(facts)
+        if name in known:
+            return name
+        raise UsageError(
+            f"{self.kind} has no setting {name!r}", remedy=f"it has {', '.join(known)}"
+        )
 
     def check(self, settings: Settings, facts: TableFacts) -> None:
         """Refuse settings that cannot be, before anything runs.

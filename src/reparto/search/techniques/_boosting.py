@@ -1,0 +1,257 @@
+"""Histogram boosting, and gradient-boosted trees with exact splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reparto.search._rows import Matrix, Vector
+from reparto.search._space import Choice, Float, Int, Space
+from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
+from reparto.search.techniques._params import Flag, Number, OneOf, Param, Params, Whole
+from reparto.search.techniques._tree_params import (
+    FEATURES,
+    IDLE,
+    MAX_BINS,
+    MAX_DEPTH,
+    MIN_SAMPLES_LEAF,
+    SEED,
+    THRESHOLD,
+    THRESHOLDS,
+    growth,
+    told,
+    told_features,
+)
+from reparto.spec import Domain, Settings, TableFacts
+
+#: From so many rows on, a part of them can be spared to see when to stop.
+ENOUGH_TO_STOP = 10_000
+#: Training stops after so many iterations in which the spared part was not foretold better.
+PATIENCE = 20
+
+ITERATIONS = ("max_iter", "n_estimators", "numTrees", "num_iterations", "n_iter", "num_trees")
+LEARNING_RATE = ("stepSize", "eta")
+_LOSSES = OneOf(
+    ("squared", "absolute"),
+    (
+        ("squared_error", "squared"),
+        ("absolute_error", "absolute"),
+        ("l2", "squared"),
+        ("l1", "absolute"),
+    ),
+)
+
+
+class _HistTrainer(EstimatorTrainer):
+    prepares = "plain"
+    goes_on = True
+
+    def make(self, num_rows: int, num_columns: int) -> Any:
+        from sklearn import ensemble
+
+        settings, classes = self.settings, self.facts.is_classification
+        losses = {"squared": "squared_error", "absolute": "absolute_error"}
+        more = {} if classes else {"loss": losses[settings["loss"]]}
+        chosen = (
+            ensemble.HistGradientBoostingClassifier
+            if classes
+            else ensemble.HistGradientBoostingRegressor
+        )
+        stops = settings["early_stopping"]
+        spared = round(0.1 * num_rows)
+        if stops is None:
+            stops = num_rows >= ENOUGH_TO_STOP
+        return chosen(
+            learning_rate=settings["learning_rate"],
+            max_iter=settings["iterations"],
+            max_leaf_nodes=settings["max_leaf_nodes"],
+            max_depth=settings["max_depth"],
+            min_samples_leaf=settings["min_samples_leaf"],
+            l2_regularization=settings["l2"],
+            max_features=settings["max_features"],
+            max_bins=min(255, settings["max_bins"]),
+            categorical_features=self._categories() or None,
+            early_stopping=bool(stops) and spared >= 2 * len(self.facts.classes or "xy"),
+            n_iter_no_change=PATIENCE,
+            warm_start=True,
+            random_state=self.seed,
+            **more,
+        )
+
+    def _categories(self) -> list[int]:
+        """Those with so few levels that each has a bin; others are taken as numbers."""
+        most = min(255, self.settings["max_bins"])
+        return [
+            place
+            for place, column in enumerate(self.facts.columns)
+            if column.kind == "category" and len(column.levels) <= most
+        ]
+
+    def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
+        self.estimator.max_iter = max(1, round(share * self.settings["iterations"]))
+        self.estimator.fit(_finite(x), y)
+
+    def answer(self, x: Matrix) -> Vector:
+        return super().answer(_finite(x))
+
+
+class _ExactTrainer(EstimatorTrainer):
+    prepares = "filled"
+    goes_on = True
+
+    def make(self, num_rows: int, num_columns: int) -> Any:
+        from sklearn import ensemble
+
+        settings, classes = self.settings, self.facts.is_classification
+        losses = {"squared": "squared_error", "absolute": "absolute_error"}
+        more = {} if classes else {"loss": losses[settings["loss"]]}
+        chosen = (
+            ensemble.GradientBoostingClassifier if classes else ensemble.GradientBoostingRegressor
+        )
+        features = told_features(settings["max_features"], num_columns, auto=1.0)
+        return chosen(
+            n_estimators=settings["iterations"],
+            learning_rate=settings["learning_rate"],
+            subsample=settings["subsampling_rate"],
+            max_features=features,
+            warm_start=True,
+            random_state=self.seed,
+            **told(settings),
+            **more,
+        )
+
+    def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
+        self.estimator.n_estimators = max(1, round(share * self.settings["iterations"]))
+        self.estimator.fit(x, y)
+
+    def weights(self) -> Vector | None:
+        found: Vector = self.estimator.feature_importances_
+        return found
+
+
+def _finite(x: Matrix) -> Matrix:
+    """The same rows, where nothing is infinite."""
+    with np.errstate(invalid="ignore"):
+        if not np.isinf(x).any():
+            return x
+        return np.clip(x, -3e38, 3e38)
+
+
+class HistBoosting(EstimatorTechnique):
+    """Boosted trees over histograms of the columns: scikit-learn's, after LightGBM."""
+
+    kind = "hist-boosting"
+    domains = ("regression", "binary", "multiclass")
+    resource = "iterations"
+    trains = _HistTrainer
+
+    def params(self, domain: Domain) -> Params:
+        """All that may be set."""
+        own = (
+            Param("iterations", Whole(1), 100, ITERATIONS),
+            Param("learning_rate", Number(0.0, above=True), 0.1, LEARNING_RATE),
+            Param("max_leaf_nodes", Whole(2), 31, ("num_leaves",)),
+            MAX_DEPTH,
+            Param(MIN_SAMPLES_LEAF.name, MIN_SAMPLES_LEAF.kind, 20, MIN_SAMPLES_LEAF.also),
+            Param("l2", Number(0.0), 0.0, ("l2_regularization", "reg_lambda", "lambda_l2")),
+            Param("max_features", Number(0.0, 1.0, above=True), 1.0, ("featureSubsetStrategy",)),
+            Param("max_bins", Whole(2), 255),
+            Param("early_stopping", Flag(), None),
+            SEED,
+        )
+        more = (Param("loss", _LOSSES, "squared", ("lossType",)),)
+        classes = (*THRESHOLDS, THRESHOLD)
+        return Params(self.kind, (*own, *(more if domain == "regression" else classes), *IDLE))
+
+    def space(self, facts: TableFacts) -> Space:
+        """Steps, their size, and how much each tree may follow the rows."""
+        return {
+            "iterations": Int(30, 800, log=True),
+            "learning_rate": Float(0.01, 0.3, log=True),
+            "max_leaf_nodes": Int(4, 128, log=True),
+            "min_samples_leaf": Int(2, 100, log=True),
+            "l2": Float(1e-4, 30.0, log=True),
+            "max_features": Float(0.2, 1.0),
+        }
+
+    def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
+        """The library's, then slower and smaller trees."""
+        few = {"learning_rate": 0.05, "max_leaf_nodes": 8, "min_samples_leaf": 10}
+        return (
+            {"iterations": 100, "learning_rate": 0.1, "max_features": 0.7},
+            {**few, "iterations": 200, "max_features": 0.5, "l2": 1.0},
+            {
+                "iterations": 300,
+                "learning_rate": 0.04,
+                "max_leaf_nodes": 24,
+                "min_samples_leaf": 5,
+                "max_features": 0.4,
+                "l2": 0.1,
+            },
+        )
+
+
+class GradientBoostedTrees(EstimatorTechnique):
+    """Boosted trees whose splits are exact. System D's; defaults are Spark MLlib's."""
+
+    kind = "gradient-boosted-trees"
+    domains = ("regression", "binary", "multiclass")
+    resource = "iterations"
+    takes_sparse = True
+    is_modern = False
+    slow_beyond_rows = 50_000
+    trains = _ExactTrainer
+
+    def params(self, domain: Domain) -> Params:
+        """All that may be set."""
+        of_trees = [one for one in growth(domain, max_depth=5) if one.name != "criterion"]
+        impurity = Param(
+            "impurity", OneOf(("variance", "gini", "entropy")), None, ("criterion",),
+            unused="each tree is fitted to gradients, by their variance",
+        )  # fmt: skip
+        loss: tuple[Param, ...] = (
+            Param("loss", OneOf(("logistic",), (("log_loss", "logistic"),)), None, ("lossType",)),
+            *THRESHOLDS,
+            THRESHOLD,
+        )
+        if domain == "regression":
+            loss = (Param("loss", _LOSSES, "squared", ("lossType",)),)
+        own = (
+            Param("iterations", Whole(1), 20, ITERATIONS),
+            Param("learning_rate", Number(0.0, 1.0, above=True), 0.1, LEARNING_RATE),
+            Param("subsampling_rate", Number(0.0, 1.0, above=True), 1.0, ("subsample",)),
+            Param("max_features", FEATURES, None, ("featureSubsetStrategy",)),
+            SEED,
+            Param(
+                "validation_tol",
+                Number(0.0),
+                unused="no part of the rows is held out, so training is not stopped by it",
+            ),
+        )
+        return Params(self.kind, (*own, *of_trees, *loss, impurity, MAX_BINS, *IDLE))
+
+    def space(self, facts: TableFacts) -> Space:
+        """Steps, their size, and depth."""
+        return {
+            "iterations": Int(20, 300, log=True),
+            "learning_rate": Float(0.02, 0.3, log=True),
+            "max_depth": Int(2, 8),
+            "min_samples_leaf": Int(1, 32, log=True),
+            "subsampling_rate": Choice((0.5, 0.7, 0.85, 1.0)),
+            "max_features": Choice(("all", "sqrt", "onethird")),
+        }
+
+    def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
+        """Friedman's, then a stochastic one."""
+        return (
+            {"iterations": 100, "max_depth": 3},
+            {
+                "iterations": 200,
+                "learning_rate": 0.05,
+                "max_depth": 4,
+                "subsampling_rate": 0.7,
+                "max_features": "sqrt",
+            },
+        )

@@ -1,0 +1,219 @@
+"""Decision tree, random forest and extra trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from reparto.search._rows import Matrix, Vector
+from reparto.search._space import Choice, Float, Int, Space
+from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
+from reparto.search.techniques._params import Flag, Number, Param, Params, Whole
+from reparto.search.techniques._tree_params import (
+    FEATURES,
+    IDLE,
+    MAX_BINS,
+    SEED,
+    THRESHOLD,
+    THRESHOLDS,
+    growth,
+    told,
+    told_features,
+)
+from reparto.spec import Domain, Settings, TableFacts
+
+#: Beyond so many leaves a tree only grows in size.
+MOST_LEAVES = 15_000
+
+
+class _TreeTrainer(EstimatorTrainer):
+    prepares = "plain"
+
+    def _fits_float32(self, x: Matrix) -> Matrix:
+        """Trees look at float32: what is beyond it is its end."""
+        values = x if isinstance(x, np.ndarray) else x.data
+        with np.errstate(over="ignore", invalid="ignore"):
+            most = np.nanmax(np.abs(values)) if values.size and not np.isnan(values).all() else 0.0
+        if most <= 3e38:
+            return x
+        if isinstance(x, np.ndarray):
+            return np.clip(x, -3e38, 3e38)
+        x = x.copy()
+        x.data = np.clip(np.nan_to_num(x.data, nan=0.0), -3e38, 3e38)
+        return x
+
+    def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
+        self.estimator.fit(self._fits_float32(x), y)
+
+    def answer(self, x: Matrix) -> Vector:
+        return super().answer(self._fits_float32(x))
+
+    def weights(self) -> Vector | None:
+        found: Vector = self.estimator.feature_importances_
+        return found
+
+
+class _DecisionTreeTrainer(_TreeTrainer):
+    def make(self, num_rows: int, num_columns: int) -> Any:
+        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+        chosen = DecisionTreeRegressor
+        if self.facts.is_classification:
+            chosen = DecisionTreeClassifier
+        features = told_features(self.settings["max_features"], num_columns, auto=1.0)
+        return chosen(random_state=self.seed, max_features=features, **told(self.settings))
+
+
+class _ForestTrainer(_TreeTrainer):
+    goes_on = True
+    are_extra: ClassVar[bool] = False
+
+    def make(self, num_rows: int, num_columns: int) -> Any:
+        from sklearn import ensemble
+
+        family = "ExtraTrees" if self.are_extra else "RandomForest"
+        classes = self.facts.is_classification
+        chosen = getattr(ensemble, family + ("Classifier" if classes else "Regressor"))
+        auto: float | str = "sqrt" if classes else (1.0 if self.are_extra else 1.0 / 3.0)
+        settings = self.settings
+        rate = settings["subsampling_rate"]
+        bootstrap = settings["bootstrap"]
+        if bootstrap is None:
+            bootstrap = not self.are_extra or rate < 1.0
+        return chosen(
+            n_estimators=settings["num_trees"],
+            max_features=told_features(settings["max_features"], num_columns, auto=auto),
+            bootstrap=bootstrap,
+            max_samples=rate if bootstrap and rate < 1.0 else None,
+            n_jobs=self.threads,
+            random_state=self.seed,
+            warm_start=True,
+            **{**told(settings), "max_leaf_nodes": settings["max_leaf_nodes"] or MOST_LEAVES},
+        )
+
+    def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
+        # Each tree's seed follows from its number: in parts or at once, it is the same forest.
+        self.estimator.n_estimators = max(1, round(share * self.settings["num_trees"]))
+        super().grow(x, y, share)
+
+    def restore(self, state: Any) -> None:
+        super().restore(state)
+        if self.estimator is not None:
+            self.estimator.n_jobs = self.threads
+
+
+class _ExtraTreesTrainer(_ForestTrainer):
+    are_extra = True
+
+
+class DecisionTree(EstimatorTechnique):
+    """One tree. System D's; defaults are Spark MLlib's."""
+
+    kind = "decision-tree"
+    domains = ("regression", "binary", "multiclass")
+    takes_sparse = True
+    is_modern = False
+    trains = _DecisionTreeTrainer
+
+    def params(self, domain: Domain) -> Params:
+        """All that may be set."""
+        classes = (*THRESHOLDS, THRESHOLD) if domain != "regression" else ()
+        own = (Param("max_features", FEATURES, None, ("featureSubsetStrategy",)), SEED)
+        return Params(self.kind, (*growth(domain, max_depth=5), *own, MAX_BINS, *IDLE, *classes))
+
+    def space(self, facts: TableFacts) -> Space:
+        """Depth, leaves and impurity."""
+        found: dict[str, Any] = {
+            "max_depth": Int(2, 20),
+            "min_samples_leaf": Int(1, 64, log=True),
+        }
+        if facts.is_classification:
+            found["criterion"] = Choice(("gini", "entropy"))
+        return found
+
+    def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
+        """A shallow one, then a deeper one with larger leaves."""
+        return ({"max_depth": 5, "min_samples_leaf": 2}, {"max_depth": 10, "min_samples_leaf": 8})
+
+
+class RandomForest(EstimatorTechnique):
+    """Trees of samples of the rows, each split looking at some of the columns."""
+
+    kind = "random-forest"
+    domains = ("regression", "binary", "multiclass")
+    resource = "iterations"
+    takes_sparse = True
+    trains = _ForestTrainer
+    num_trees: ClassVar[int] = 200
+
+    def params(self, domain: Domain) -> Params:
+        """All that may be set."""
+        classes = (*THRESHOLDS, THRESHOLD) if domain != "regression" else ()
+        own = (
+            Param("num_trees", Whole(1), self.num_trees, ("n_estimators", "maxIter")),
+            Param("max_features", FEATURES, None, ("featureSubsetStrategy",)),
+            Param(
+                "subsampling_rate", Number(0.0, 1.0, above=True), 1.0, ("max_samples", "subsample")
+            ),
+            Param("bootstrap", Flag(), None),
+            SEED,
+        )
+        return Params(self.kind, (*own, *growth(domain), MAX_BINS, *IDLE, *classes))
+
+    def space(self, facts: TableFacts) -> Space:
+        """Columns a split looks at, leaves, rows a tree sees. More trees are only better."""
+        found: dict[str, Any] = {
+            "max_features": Float(0.1, 1.0),
+            "min_samples_leaf": Int(1, 32, log=True),
+            "subsampling_rate": Choice((0.5, 0.75, 1.0)),
+        }
+        if facts.is_classification:
+            found["criterion"] = Choice(("gini", "entropy"))
+        return found
+
+    def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
+        """Breiman's, then smoother and greedier ones."""
+        if facts.is_classification:
+            return (
+                {"max_features": "sqrt", "criterion": "entropy"},
+                {"max_features": "sqrt", "min_samples_leaf": 3},
+                {"max_features": 0.5, "min_samples_leaf": 2, "criterion": "entropy"},
+            )
+        return (
+            {"max_features": 0.33},
+            {"max_features": 0.7, "min_samples_leaf": 2},
+            {"max_features": "sqrt"},
+        )
+
+
+class ExtraTrees(RandomForest):
+    """Trees of all rows, each split drawn at random and the best of these draws taken."""
+
+    kind = "extra-trees"
+    trains = _ExtraTreesTrainer
+
+    def space(self, facts: TableFacts) -> Space:
+        """Columns a split looks at, and leaves."""
+        found: dict[str, Any] = {
+            "max_features": Float(0.1, 1.0),
+            "min_samples_leaf": Int(1, 32, log=True),
+        }
+        if facts.is_classification:
+            found["criterion"] = Choice(("gini", "entropy"))
+        return found
+
+    def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
+        """The library's, then smoother ones."""
+        if facts.is_classification:
+            return (
+                {"max_features": "sqrt", "criterion": "entropy"},
+                {"max_features": 0.75, "min_samples_leaf": 2, "criterion": "entropy"},
+                {"max_features": "sqrt", "min_samples_leaf": 4},
+            )
+        return (
+            {"max_features": 1.0},
+            {"max_features": 0.5, "min_samples_leaf": 2},
+            {"max_features": 0.75, "min_samples_leaf": 4},
+        )
