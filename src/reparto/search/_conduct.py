@@ -151,6 +151,8 @@ class Conductor:
             for event in self._parts.crew.wait(self._patience()):
                 self._handle(event)
             self._watch_clocks()
+            held = len(self._starting) + len(self._idle) + len(self._running)
+            self._parts.watcher.working(len(self._running), held, self._left_s())
         return why
 
     def _left_s(self) -> float:
@@ -234,12 +236,17 @@ class Conductor:
         elif tally.is_through:
             self._parts.crew.reply(event.worker, False)
             return
-        elif self._parts.pruner and not self._parts.pruner.goes_on(tally.candidate, tally.reached):
+        elif self._lags(tally) and not event.reached.is_settled:
             tally.verdict = "pruned"
         elif tally.left_s() > self._left_s():
             tally.verdict = "stopped"
             tally.notes.append("its other folds would not have ended in time")
         self._parts.crew.reply(event.worker, not tally.verdict)
+
+    def _lags(self, tally: Tally) -> bool:
+        """Whether the candidate is to be given up; the pruner keeps the score in any case."""
+        pruner = self._parts.pruner
+        return pruner is not None and not pruner.goes_on(tally.candidate, tally.reached)
 
     def _ended(self, event: TaskDone | TaskFailed) -> None:
         tally = self._running.pop(event.worker)
@@ -278,7 +285,9 @@ class Conductor:
             )
             self._again.append(tally)
         else:
-            self._add(tally.evaluation("failed", now, failure=f"its worker {event.why}"), tally)
+            failure = f"its worker {event.why}"
+            made = tally.evaluation("failed", now, failure=failure, traceback=event.traceback)
+            self._add(made, tally)
 
     def _watch_clocks(self) -> None:
         now = self._parts.clock()

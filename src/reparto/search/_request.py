@@ -26,7 +26,9 @@ _PATHS = ("data", "test", "script")
 _REMEDY = "`reparto search --schema` prints what may stand where"
 
 
-def read_request(source: str | Path | Mapping[str, Any], *, engine: str = "local") -> SearchRequest:
+def read_request(
+    source: str | Path | Mapping[str, Any], *, engine: str = "local"
+) -> SearchRequest:
     """Read what is asked for.
 
     Args:
@@ -121,9 +123,7 @@ def _plain_of(path: Path) -> dict[str, Any]:
     except _NoJsonError as error:
         raise UsageError(f"{path}: {error}", remedy="correct the JSON there") from error
     if not isinstance(plain, dict):
-        raise UsageError(
-            f"{path}: a request is an object (was {shown(plain)})", remedy=_REMEDY
-        )
+        raise UsageError(f"{path}: a request is an object (was {shown(plain)})", remedy=_REMEDY)
     return plain
 
 

@@ -1,4 +1,4 @@
-"""The request of an on-demand training platform: methods, dataset, instances of a cloud, an address.
+"""The request of an on-demand training platform: methods, dataset, instances, an address.
 
 Each of its fields is honoured, or there is a note or a refusal that says why it cannot be.
 """
@@ -11,13 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reparto.errors import UsageError
+from reparto.search._function_work import function_named
 from reparto.search._request import found, nowhere, refuse
-from reparto.search._request_schema import PLATFORM, Fault, faults_of
+from reparto.search._request_schema import PLATFORM, Fault, faults_of, shown
 from reparto.search._setup import num_cores
-from reparto.spec import Candidate, Domain, SearchKind, SearchRequest
+from reparto.spec import Candidate, Domain, SearchKind, SearchRequest, TableFacts
+
+if TYPE_CHECKING:
+    from reparto.search.techniques._base import Technique
 
 #: What each of its domains is here; the first one unless the data say otherwise.
 _DOMAINS: Mapping[str, tuple[Domain, ...]] = {
@@ -34,6 +38,9 @@ _SEARCHES: Mapping[str, SearchKind] = {
     "random": "random",
     "bayesian-optimization": "bayes",
 }
+_CLASSES: Mapping[Domain, str] = {"binary": "two classes", "multiclass": "several classes"}
+#: One of these words is in the name of every technique that is one.
+_NETWORKS = frozenset(("network", "perceptron"))
 #: A grid of more points is too large to be written down.
 _MOST_POINTS = 100_000
 
@@ -78,9 +85,9 @@ def platform_request(
     if faults:
         refuse(name, faults)
     reading = _Reading(name, folder)
-    domain = str(plain["domain"])
     data = _data(plain, reading)
-    methods = _methods(plain, reading)
+    domain = _domain(plain, data)
+    methods = _methods(plain, domain, reading)
     fewest, most = _workers(plain, reading, engine)
     if reading.faults:
         refuse(name, reading.faults)
@@ -92,7 +99,7 @@ def platform_request(
     asked = _asked(methods, search, reading)
     return SearchRequest(
         data=data,
-        domain=_domain(domain, data),
+        domain=domain,
         search=search,
         min_workers=fewest,
         max_workers=most,
@@ -122,9 +129,7 @@ def _data(plain: Mapping[str, Any], reading: _Reading) -> str:
     return place or ""
 
 
-def _workers(
-    plain: Mapping[str, Any], reading: _Reading, engine: str
-) -> tuple[int, int | None]:
+def _workers(plain: Mapping[str, Any], reading: _Reading, engine: str) -> tuple[int, int | None]:
     """At least and at most so many; an instance of a cloud is a worker here."""
     resources = plain.get("computationalResources") or {}
     instances = resources.get("instances") or []
@@ -133,8 +138,10 @@ def _workers(
         fewest, most = one.get("minInstances", 0), one.get("maxInstances", math.inf)
         if fewest > most:
             reading.faults.append(
-                Fault(f"{where}.instances[{index}]", f"minInstances {fewest} is above "
-                      f"maxInstances {most}")
+                Fault(
+                    f"{where}.instances[{index}]",
+                    f"minInstances {fewest} is above maxInstances {most}",
+                )
             )
         hardware = one.get("additionalHardware")
         named = [hardware] if isinstance(hardware, str) else hardware or []
@@ -190,49 +197,98 @@ def _search(plain: Mapping[str, Any], reading: _Reading) -> SearchKind:
     return _SEARCHES[plain.get("parameterSearch", "grid")]
 
 
-def _methods(plain: Mapping[str, Any], reading: _Reading) -> list[_Method]:
+def _methods(plain: Mapping[str, Any], domain: Domain | None, reading: _Reading) -> list[_Method]:
     made = []
     for index, one in enumerate(plain["methods"]):
         where = f"methods[{index}]"
         try:
-            kind = _kind(str(one["algorithm"]), str(plain["domain"]))
+            known = _algorithm(str(one["algorithm"]), str(plain["domain"]), domain)
         except UsageError as error:
-            remedy = f"; {error.remedy}" if error.remedy else ""
-            reading.faults.append(Fault(f"{where}.algorithm", f"{error.message}{remedy}"))
+            reading.faults.append(Fault(f"{where}.algorithm", _in_a_line(error)))
             continue
         spaces: dict[str, tuple[Any, ...]] = {}
         for number, parameter in enumerate(one.get("hyperparameters", ())):
-            name = str(parameter["param"])
+            place = f"{where}.hyperparameters[{number}]"
+            values = tuple(dict.fromkeys(map(_value, parameter["values"])))
+            try:
+                name = known.setting(str(parameter["param"]))
+            except UsageError as error:
+                reading.faults.append(Fault(f"{place}.param", _in_a_line(error)))
+                continue
             if name in spaces:
-                reading.faults.append(
-                    Fault(f"{where}.hyperparameters[{number}].param", f"{name} is there twice")
-                )
-            spaces[name] = tuple(dict.fromkeys(map(_value, parameter["values"])))
-        made.append(_Method(kind, spaces))
+                reading.faults.append(Fault(f"{place}.param", f"{name} is there twice"))
+            for position, value in enumerate(values):
+                try:
+                    known.check(name, value)
+                except UsageError as error:
+                    fault = Fault(f"{place}.values[{position}]", _in_a_line(error))
+                    reading.faults.append(fault)
+            spaces[name] = values
+        made.append(_Method(known.kind, spaces))
     return made
 
 
-def _kind(algorithm: str, domain: str) -> str:
-    """The technique of an algorithm's name.
+def _in_a_line(error: UsageError) -> str:
+    return f"{error.message}; {error.remedy}" if error.remedy else error.message
+
+
+class _Algorithm:
+    """What is known of an algorithm's hyperparameters: a technique, or a function."""
+
+    def __init__(self, kind: str, technique: Technique | None, facts: TableFacts) -> None:
+        self.kind, self._technique, self._facts = kind, technique, facts
+
+    def setting(self, name: str) -> str:
+        """Our name of a hyperparameter."""
+        if self._technique is not None:
+            return self._technique.setting_named(name, self._facts)
+        space = function_named(self.kind).space
+        if name not in space:
+            raise UsageError(f"{self.kind} has no argument {name!r}; it has {', '.join(space)}")
+        return name
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a value that cannot be."""
+        if self._technique is not None:
+            self._technique.check({name: value}, self._facts)
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"{self.kind}: {name} is {shown(value)}; give a number")
+
+
+def _algorithm(name: str, asked: str, domain: Domain | None) -> _Algorithm:
+    """What a request calls by this name.
 
     Raises:
-        UsageError: If there is none, or if it answers other questions.
+        UsageError: If there is nothing of that name, or if it answers other questions.
     """
-    if domain == "misc-functions":
-        from reparto.search._function_work import function_named
-
-        return function_named(algorithm).kind
+    if asked == "misc-functions":
+        return _Algorithm(function_named(name).kind, None, TableFacts(domain="function"))
     from reparto.search.techniques import technique_named
 
-    technique = technique_named(algorithm)
-    if not set(technique.domains) & set(_DOMAINS[domain]):
+    technique = technique_named(name)
+    own = [one for one in technique.domains if one in _DOMAINS[asked]]
+    if not own or (domain is not None and domain not in own):
+        what = asked if domain is None or not own else f"{asked} of {_CLASSES[domain]}"
         raise UsageError(
-            f"{algorithm} is not for {domain}",
-            remedy=f"it is for {', '.join(technique.domains)}",
+            f"{name} is not for {what}", remedy=f"it is for {', '.join(technique.domains)}"
         )
-    if domain == "deep-learning" and "network" not in technique.kind:
-        raise UsageError(f"{algorithm} is no network", remedy="ask for it in another domain")
-    return technique.kind
+    said = _said(name) or technique.domains
+    possible = [one for one in own if one in said and domain in (None, one)]
+    if not possible:
+        raise UsageError(f"{name} is not for {asked}", remedy=f"it is for {', '.join(said)}")
+    if asked == "deep-learning" and not _NETWORKS & set(technique.kind.split("-")):
+        raise UsageError(f"{name} is no network", remedy="ask for it in another domain")
+    return _Algorithm(technique.kind, technique, TableFacts(domain=possible[0]))
+
+
+def _said(name: str) -> tuple[Domain, ...]:
+    """For what an algorithm is by its name, where the name says so."""
+    name = name.lower()
+    if "binomial" in name:
+        return ("binary",)
+    if "classif" in name or "logistic" in name:
+        return ("binary", "multiclass")
+    return ("regression",) if "regress" in name else ()
 
 
 def _value(given: Any) -> Any:
@@ -253,9 +309,7 @@ def _value(given: Any) -> Any:
 _WORDS = ("True", "False")
 
 
-def _asked(
-    methods: Sequence[_Method], search: SearchKind, reading: _Reading
-) -> dict[str, Any]:
+def _asked(methods: Sequence[_Method], search: SearchKind, reading: _Reading) -> dict[str, Any]:
     """The request's techniques, spaces and candidates."""
     kinds = tuple(dict.fromkeys(one.kind for one in methods))
     has_twice = len(kinds) < len(methods)
@@ -298,18 +352,25 @@ def _candidates(methods: Sequence[_Method], reading: _Reading) -> tuple[Candidat
             settings = dict(zip(one.spaces, point, strict=True))
             made.setdefault(
                 repr((one.kind, settings)),
-                Candidate(
-                    number=len(made), technique=one.kind, settings=settings, origin="grid"
-                ),
+                Candidate(number=len(made), technique=one.kind, settings=settings, origin="grid"),
             )
     return tuple(made.values())
 
 
-def _domain(domain: str, data: str) -> Domain | None:
+def _domain(plain: Mapping[str, Any], data: str) -> Domain | None:
     """What is asked of the data; None where they have to say it."""
-    if domain == "classification":
-        return "multiclass" if len(_first_labels(data, 3)) > 2 else "binary"
-    return None if domain == "deep-learning" else _DOMAINS[domain][0]
+    asked = str(plain["domain"])
+    if len(_DOMAINS[asked]) == 1:
+        return _DOMAINS[asked][0]
+    if asked == "deep-learning":  # its methods say of what
+        names = [str(one["algorithm"]) for one in plain["methods"]]
+        said = set(_DOMAINS[asked]).intersection(*(_said(it) or _DOMAINS[asked] for it in names))
+        if "regression" in said:
+            return "regression" if len(said) == 1 else None
+    is_libsvm = (plain.get("dataset") or {}).get("format", "libsvm") == "libsvm"
+    if not is_libsvm or not Path(data).is_file():
+        return None
+    return "multiclass" if len(_first_labels(data, 3)) > 2 else "binary"
 
 
 def _first_labels(path: str, most: int) -> set[str]:
@@ -319,7 +380,7 @@ def _first_labels(path: str, most: int) -> set[str]:
         for line in lines:
             words = line.partition("#")[0].split(maxsplit=1)
             if words:
-                labels.add(words[0])
+                labels.add(words[0].removesuffix(".0").removeprefix("+"))
             if len(labels) >= most:
                 break
     return labels

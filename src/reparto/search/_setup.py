@@ -159,7 +159,7 @@ def grounds_of(
             tuple(technique.portfolio(facts)),
             resource=technique.resource,
         )
-        asked = spaces.get(kind, {})
+        asked = _by_our_names(spaces.get(kind, {}), technique, facts)
         ground = ground.narrowed(asked) if asked else ground
         for name, values in ground.axes() if asked else ():
             for value in values:
@@ -168,6 +168,22 @@ def grounds_of(
     for one in request.candidates:
         by_kind[_kind_of(one.technique)].check(one.settings, facts)
     return tuple(found)
+
+
+def _by_our_names(
+    asked: Mapping[str, Any], technique: Technique, facts: TableFacts
+) -> dict[str, Any]:
+    """What is asked of a technique's settings, which a request may call otherwise: `maxDepth`."""
+    found: dict[str, Any] = {}
+    for name, values in asked.items():
+        own = technique.setting_named(name, facts)
+        if own in found:
+            raise UsageError(
+                f"{technique.kind}: {own} is given twice, once as {name}",
+                remedy="leave one of them out",
+            )
+        found[own] = values
+    return found
 
 
 def _by_kind(

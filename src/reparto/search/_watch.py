@@ -14,6 +14,9 @@ class SearchWatcher:
     def rung(self, number: int, score: RungScore) -> None:
         """A part of the work on candidate `number` is done."""
 
+    def working(self, busy: int, held: int, left_s: float) -> None:
+        """So many workers of those that are held are busy; heard several times a second."""
+
     def evaluated(self, evaluation: Evaluation, best: Evaluation | None) -> None:
         """A candidate has ended; `best` is the best one so far."""
 

@@ -1,0 +1,210 @@
+"""What `reparto search` is asked on the command line, as a `SearchRequest`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reparto.errors import UsageError
+
+if TYPE_CHECKING:
+    from reparto.spec import SearchRequest
+
+#: Options whose names are those of the request.
+_SAME = (
+    "target domain metric test rows techniques search seed trials cost min_workers max_workers "
+    "threads engine address folds split groups storage script objective script_workers strategy"
+).split()
+_RANGE = re.compile(r"(?P<low>[-+\d.eE]+?)\.\.(?P<high>[-+\d.eE]+)(?P<log>:log)?")
+#: Of what counts when a search is gone on with.
+_LIMITS = "time trials cost workers max_workers candidate_time memory address".split()
+
+
+def request_of(args: argparse.Namespace) -> SearchRequest:
+    """What the arguments ask; over a request in a file, they have the last word.
+
+    Raises:
+        UsageError: If they contradict each other, or a file cannot be read.
+    """
+    from reparto.search import read_request
+    from reparto.spec import SearchRequest
+
+    rest = list(args.data)
+    if args.resume:
+        return dataclasses.replace(SearchRequest(), **_given(args))
+    if args.script:
+        base = SearchRequest(script=args.script, script_args=tuple(rest))
+    elif len(rest) > 1:
+        raise UsageError(
+            f"{rest[1]} is the second thing to be searched, after {rest[0]}",
+            remedy="name one table; another that is kept for the end is --test FILE",
+        )
+    elif rest and rest[0].endswith(".json"):
+        base = read_request(rest[0], engine=args.engine or "local")
+    else:
+        base = SearchRequest(data=rest[0] if rest else "")
+    request = dataclasses.replace(base, **_given(args))
+    if spaces := _spaces(args, request):
+        request = dataclasses.replace(request, spaces=spaces)
+    return _checked(request)
+
+
+def folder_of(args: argparse.Namespace) -> Path:
+    """Where what is found goes.
+
+    Raises:
+        UsageError: If a search is to be gone on with, and nobody says which one.
+    """
+    if args.out:
+        return Path(args.out)
+    named = args.script or (args.data[0] if args.data else "")
+    if not named and args.resume:
+        raise UsageError("which search is to go on?", remedy="name its folder: --out FOLDER")
+    return Path(f"{Path(named).stem or args.domain or 'reparto'}-search")
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    from reparto.spec import parse_size, parse_time
+
+    given = {name: value for name in _SAME if (value := getattr(args, name)) is not None}
+    if args.workers is not None:
+        given["max_workers"] = args.workers
+    if args.price is not None:
+        given["price_per_hour"] = args.price
+    if args.time is not None:
+        given["time_s"] = _positive(parse_time(args.time, "--time"), "--time")
+    if args.candidate_time is not None:
+        seconds = parse_time(args.candidate_time, "--candidate-time")
+        given["candidate_s"] = _positive(seconds, "--candidate-time")
+    if args.memory is not None:
+        given["memory_bytes"] = parse_size(args.memory, "--memory")
+    if args.time_column is not None:
+        given["time"] = args.time_column
+    if args.no_ensemble:
+        given["ensemble"] = False
+    if args.maximize:
+        given["maximize"] = True
+    if given.get("domain") == "classification":
+        given["domain"] = "multiclass"
+    return given
+
+
+def _positive(seconds: float, option: str) -> float:
+    if seconds <= 0:
+        raise UsageError(f"{option}: {seconds:g} s is no time", remedy="give a time such as 10m")
+    return seconds
+
+
+def _checked(request: SearchRequest) -> SearchRequest:
+    most = request.max_workers
+    if most is not None and request.min_workers > most:
+        raise UsageError(
+            f"at least {request.min_workers} workers are asked for, and at most {most}",
+            remedy="--min-workers is not above --max-workers",
+        )
+    if request.min_workers < 0:
+        raise UsageError("--min-workers is below 0", remedy="give 0 or more")
+    if "://" in request.data and request.engine != "spark":
+        raise UsageError(
+            f"{request.data} is not on this machine",
+            remedy="copy it here, or --engine spark --address …",
+        )
+    return request
+
+
+# ------------------------------------------------------------------------------ spaces
+
+
+def _spaces(args: argparse.Namespace, request: SearchRequest) -> dict[str, dict[str, Any]]:
+    """Those of the request, then of a file, then of the command line: the last one counts."""
+    spaces = {name: dict(settings) for name, settings in request.spaces.items()}
+    if args.space is not None:
+        for technique, settings in _space_file(args.space, is_script=bool(request.script)).items():
+            spaces.setdefault(technique, {}).update(settings)
+    for text in args.set:
+        technique, name, values = _set(text, request)
+        spaces.setdefault(technique, {})[name] = values
+    return spaces
+
+
+def _space_file(path: str, *, is_script: bool) -> dict[str, dict[str, Any]]:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        plain = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"--space {path}: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}", remedy="correct the TOML there") from error
+    if is_script and not isinstance(plain.get("script"), dict):
+        return {"script": plain}
+    for technique, settings in plain.items():
+        if not isinstance(settings, dict):
+            raise UsageError(
+                f"{path}: {technique} is no table of settings",
+                remedy=f"write [TECHNIQUE], and below it {technique} = [1, 2, 3]",
+            )
+    return plain
+
+
+def _set(text: str, request: SearchRequest) -> tuple[str, str, Any]:
+    """Of ``technique.name=values``; the technique may be left out where there is only one."""
+    name, equals, values = text.partition("=")
+    technique, dot, setting = name.strip().rpartition(".")
+    if not equals or not setting or not values.strip():
+        raise UsageError(
+            f"--set {text}: no values", remedy="write TECHNIQUE.NAME=1,2,3 or …=0.001..1:log"
+        )
+    if not dot:
+        known = ("script",) if request.script else request.techniques
+        if len(known) != 1:
+            raise UsageError(
+                f"--set {text}: of which technique?", remedy=f"write TECHNIQUE.{setting}={values}"
+            )
+        technique = known[0]
+    return technique, setting, _values(values.strip())
+
+
+def _values(text: str) -> Any:
+    """A range, or values with commas between them; brackets keep commas together."""
+    if found := _RANGE.fullmatch(text):
+        low, high = (_value(found[name]) for name in ("low", "high"))
+        return {"low": low, "high": high, **({"log": True} if found["log"] else {})}
+    parts = re.split(r",(?![^\[\]]*\])", text)
+    return tuple(_value(part.strip()) for part in parts if part.strip())
+
+
+def _value(text: str) -> Any:
+    """As JSON where it is, with Python's words too; else as it stands."""
+    words: Mapping[str, Any] = {"True": True, "False": False, "None": None}
+    if text in words:
+        return words[text]
+    try:
+        meant = json.loads(text)
+    except ValueError:
+        try:
+            return float(text)  # such as .5 and 1e-3
+        except ValueError:
+            return text
+    return tuple(meant) if isinstance(meant, list) else meant
+
+
+def ignored_when_resumed(args: argparse.Namespace) -> list[str]:
+    """Options that do not count, since the search of the folder has its own."""
+    names = [*_SAME, "price", "time_column"]
+    return (
+        [
+            f"--{name.replace('_', '-')}"
+            for name in names
+            if name not in _LIMITS and getattr(args, name) is not None
+        ]
+        + (["--set"] if args.set else [])
+        + (["--space"] if args.space else [])
+    )
