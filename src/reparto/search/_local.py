@@ -220,9 +220,8 @@ class LocalCrew(Crew):
         message = self._keeper.hear()
         if message is None:
             self._lose_keeper()
-        elif isinstance(message, Ended | Unborn):
-            if message.worker in self._workers:
-                self._ended(message)
+        elif isinstance(message, Ended | Unborn) and message.worker in self._workers:
+            self._ended(message)
 
     def _ended(self, ended: Ended | Unborn) -> None:
         self._hear(ended.worker)

@@ -19,6 +19,8 @@ class Reached:
         size_bytes: Of the model, roughly; 0 if unknown.
         predict_row_s: Seconds of predicting one row, in the batch of the fold.
         notes: For people.
+        is_settled: Whether to give up here would save nothing, or nothing new is known: the
+            candidate then goes on, whatever its score.
     """
 
     score: RungScore
@@ -26,6 +28,7 @@ class Reached:
     size_bytes: int = 0
     predict_row_s: float = 0.0
     notes: tuple[str, ...] = ()
+    is_settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,5 +103,6 @@ class Work(ABC):
     def stop(self) -> None:
         """End the attempt that runs in another thread, soon; `reach` may then raise anything.
 
-        Only crews of threads call it. Processes are killed instead.
+        Only crews of threads call it, and let nothing else be done afterwards; what was just
+        about to begin shall end at once too. Processes are killed instead.
         """
