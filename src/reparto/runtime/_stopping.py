@@ -122,7 +122,7 @@ class Stopping:
         world = self.world
         world.settle()
         why = self._enough.why if self._enough is not None and self._is_early else ""
-        if not world.options.discard_writes:
+        if not (world.options.discard_writes or world.options.write_to):
             with world.gradients.unseen():
                 state = state_of(world)
             if world.rank == 0:

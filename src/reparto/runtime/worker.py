@@ -172,8 +172,9 @@ class _Worker:
         if self._writes_aside():
             from reparto.runtime._files import Overlay, mute_trackers
 
-            files = os.path.join(self._seat.scratch, "files")
-            mute_trackers(os.environ, files)
+            files = self._write_to() or os.path.join(self._seat.scratch, "files")
+            if not self._write_to():
+                mute_trackers(os.environ, files)
             since_ns = self._seat.since_ns or os.stat(self._seat.assignment).st_mtime_ns
             Overlay(files, since_ns).install()
         self._memory.begin()
@@ -181,8 +182,15 @@ class _Worker:
         run_script(self._assignment.program)
 
     def _writes_aside(self) -> bool:
-        shared_out = self._assignment.program.launch == "reparto"
-        return self._assignment.options.discard_writes or (shared_out and self._seat.rank > 0)
+        if self._assignment.options.discard_writes or self._write_to():
+            return True
+        return self._assignment.program.launch == "reparto" and self._seat.rank > 0
+
+    def _write_to(self) -> str:
+        """Where this worker's writes are kept; empty if they are not, or go where they belong."""
+        # Workers of a script that distributes itself write each for itself.
+        is_told = self._seat.rank == 0 or self._assignment.program.launch != "reparto"
+        return self._assignment.options.write_to if is_told else ""
 
     def _step_aside(self) -> None:
         """Leave rank, port and group to a script that distributes itself."""

@@ -54,6 +54,7 @@ def script_setup(request: SearchRequest, folder: Path) -> Setup:
     Raises:
         UsageError: If the script or its space cannot be.
     """
+    from reparto.search._script_trials import prepare_trials
     from reparto.search._script_work import ScriptWork
     from reparto.search._threads import ThreadCrew
 
@@ -65,22 +66,24 @@ def script_setup(request: SearchRequest, folder: Path) -> Setup:
     if not space:
         raise UsageError(
             "nothing is said of what the script's options may be",
-            remedy="--space space.toml, see docs/how-to/search.md",
+            remedy="--space space.toml, see docs/how-to/search-a-script.md",
         )
     ground = Ground("script", {}, resource="steps").narrowed(space)
-    workers = request.max_workers or max(1, num_cores() // max(1, request.script_workers))
+    trials = prepare_trials(request, folder)
+    workers = request.max_workers or trials.at_once
 
     def crew() -> Crew:
-        return ThreadCrew(lambda: ScriptWork(request, folder), max_workers=workers)
+        return ThreadCrew(lambda: ScriptWork(request, folder, trials), max_workers=workers)
 
     return Setup(
         grounds=(ground,),
         crew=crew,
         max_workers=workers,
-        metric=request.metric or ("objective" if request.objective else "loss"),
+        metric=trials.metric,
         higher_is_better=request.maximize,
         split="none: a script's own",
         default_time_s=SCRIPT_S,
+        notes=list(trials.notes),
     )
 
 

@@ -243,7 +243,9 @@ class _Search:
         question = self._question(setup)
         if question is None:
             best = conductor.best
-            return Finished(best=None if best is None else best.candidate.number)
+            if best is None:
+                return Finished(best=None)
+            return Finished(best=best.candidate.number, notes=list(best.notes))
         fit = FitAll(
             crew, conductor.workers(), setup.max_workers, ledger, self._now, self._request.seed
         )

@@ -29,6 +29,9 @@ class Options:
             leaves out autocast.
         record: Folder into which worker 0 writes what ``verify`` compares; empty for none.
         discard_writes: Keep all file writes in a scratch folder (``verify``, shadow runs).
+        write_to: Worker 0 writes below this folder instead, by the absolute path of each file, and
+            reads that back (trials of a search, which must not overwrite each other's files);
+            empty to write where the script says. Absolute.
         nudge: Move each parameter by one ulp before the first step, with the signs of that trial
             (noise floor); 0 moves nothing.
         seeds: What the script's n-th call of ``manual_seed`` and the like takes, whatever it says:
@@ -55,6 +58,7 @@ class Options:
     precision: Literal["native", "float32", "float64"] = "native"
     record: str = ""
     discard_writes: bool = False
+    write_to: str = ""
     nudge: int = 0
     seeds: tuple[int, ...] = ()
     usage_every_s: float = 0.0
