@@ -1,0 +1,144 @@
+"""Numbers and settings as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from reparto.search.metrics import METRICS
+from reparto.spec import Candidate, Evaluation, SearchResult
+
+#: What is told where nothing is known.
+NONE = "–"
+ENSEMBLE = "ensemble"
+
+
+def number(value: float | None) -> str:
+    """A score.
+
+    Example:
+        >>> number(0.97321), number(1234.56), number(54.318), number(0.0000123), number(None)
+        ('0.9732', '1 235', '54.32', '1.23e-05', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    size = abs(value)
+    if size >= 1e7 or 0 < size < 1e-3:
+        return f"{value:.3g}"
+    if size >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.{_decimals(value)}f}"
+
+
+def _decimals(value: float) -> int:
+    size = abs(value)
+    return 4 if size < 10 else 2 if size < 100 else 1
+
+
+def plus_minus(one: Evaluation) -> str:
+    """A score, and by how much it differs from fold to fold."""
+    told = number(one.score)
+    if one.spread is None or one.score is None or not math.isfinite(one.spread):
+        return told
+    if 1e-3 <= abs(one.score) < 1000 and one.spread < 1000:
+        return f"{told} ± {one.spread:.{_decimals(one.score)}f}"
+    return f"{told} ± {number(one.spread)}"
+
+
+def seconds(value: float) -> str:
+    """How long something took.
+
+    Example:
+        >>> seconds(3.2e-6), seconds(0.0421), seconds(7.25), seconds(250), seconds(7322)
+        ('3.2 µs', '42 ms', '7.2 s', '4 min 10 s', '2 h 02 min')
+    """
+    if not math.isfinite(value):
+        return "no limit"
+    for scale, unit in ((1e6, "µs"), (1e3, "ms")):
+        if 0 < value * scale < 999.5:
+            return f"{value * scale:.2g} {unit}" if value * scale < 99.5 else (
+                f"{value * scale:.0f} {unit}"
+            )  # fmt: skip
+    if value < 99.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(num_bytes: float) -> str:
+    """How much memory or disk.
+
+    Example:
+        >>> size(0), size(812), size(20_480), size(5_500_000)
+        ('–', '812 B', '20 KiB', '5.2 MiB')
+    """
+    if num_bytes <= 0:
+        return NONE
+    for scale, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if num_bytes >= scale:
+            value = num_bytes / scale
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+def counted(count: int, what: str) -> str:
+    """So many of something.
+
+    Example:
+        >>> counted(1, "row"), counted(20_000, "row")
+        ('1 row', '20 000 rows')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}".replace(",", " ")
+
+
+_SHORT = {"auroc": "AUROC", "aupr": "AUPR", "matthews": "Matthews", "kappa": "kappa"}
+
+
+def short_of(metric: str) -> str:
+    """What a metric is called above a column."""
+    return _SHORT.get(metric) or label_of(metric)
+
+
+def label_of(metric: str) -> str:
+    """What a metric is called."""
+    return METRICS[metric].label if metric in METRICS else metric
+
+
+def is_better(one: float, other: float, result: SearchResult) -> bool:
+    """Whether a score is better than another one, by the metric of the search."""
+    return one > other if result.higher_is_better else one < other
+
+
+def settings_of(candidate: Candidate, result: SearchResult | None = None) -> str:
+    """Settings in a line; of an ensemble, its members and how much each counts."""
+    if candidate.technique == ENSEMBLE and "members" in candidate.settings:
+        known = {} if result is None else techniques_of(result)
+        told = [
+            f"{float(weight):.2f} × #{number_} {known.get(int(number_), '')}".rstrip()
+            for number_, weight in candidate.settings["members"]
+        ]
+        return " + ".join(told)
+    return ", ".join(f"{name}={_value(value)}" for name, value in candidate.settings.items())
+
+
+def techniques_of(result: SearchResult) -> Mapping[int, str]:
+    """The technique of each candidate, by its number."""
+    return {one.candidate.number: one.candidate.technique for one in result.evaluations}
+
+
+def named(one: Evaluation) -> str:
+    """A candidate, as sentences speak of it."""
+    if one.candidate.technique == ENSEMBLE:
+        return f"an ensemble of {counted(len(one.candidate.settings.get('members', ())), 'model')}"
+    return f"{one.candidate.technique} (candidate {one.candidate.number})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return str(value)
