@@ -26,6 +26,8 @@ COMMANDS = {
     "compare": "run several strategies, one after the other, and draw how they did",
     "fit-batch": "find the largest batch that fits each device",
     "bench": "time a model, its training and inference, on each device",
+    "search": "find the best technique and settings for a table, within a budget",
+    "predict": "ask a model that a search has found",
     "lab": "play a network of machines on this one, and run scripts on it",
     "stop": "end a run after a step, with a checkpoint",
     "strategies": "list how workers can agree, and what can be set",
@@ -33,6 +35,8 @@ COMMANDS = {
 }
 
 EXIT_INTERRUPTED = 130
+#: Under that name the parser of each command is kept.
+COMMANDS_DEST = "command_name"
 
 _EPILOG = """\
 examples:
@@ -40,6 +44,7 @@ examples:
   reparto verify --steps 20 train.py           is it still the same training?
   reparto convert --diff train.py              what would be changed, and why
   reparto plan train.py                        how long would it take, and on how many workers?
+  reparto search houses.csv --target price     which model for this table?
 
 exit status: 0 good · 1 failed or outside tolerance · 2 bad usage · 3 refused
 """
@@ -56,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser(arguments)
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(_in_order(parser, arguments))
     if not hasattr(args, "command"):
         parser.print_help()
         return 2
@@ -75,6 +80,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _in_order(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
+    """The same with options of reparto before the script, not behind it."""
+    from reparto.cli._behind import brought_forward
+
+    name = _called(arguments)
+    commands = next(one.choices for one in parser._actions if one.dest == COMMANDS_DEST)
+    if name not in COMMANDS or not isinstance(commands, dict):
+        return arguments
+    place = arguments.index(name) + 1
+    found, note = brought_forward(commands[name], arguments[place:])
+    if note:
+        print(f"note: {note}", file=sys.stderr)
+    return [*arguments[:place], *found]
+
+
+def _called(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if not word.startswith("-")), "")
+
+
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="reparto",
@@ -83,8 +107,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"reparto {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    called = next((word for word in arguments if not word.startswith("-")), "")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest=COMMANDS_DEST)
+    called = _called(arguments)
     for name, summary in COMMANDS.items():
         if name == called:
             module = import_module(f"reparto.cli._{name.replace('-', '_')}")
