@@ -165,7 +165,8 @@ def _reserve(work, rung, size):
 
 def _read(work, rung):
     """Of the shared data, all."""
-    return float(np.asarray(work.data.array).sum())
+    work.kept = work.data.array  # as long as the worker is there
+    return float(np.asarray(work.kept).sum())
 
 
 def _leave_child(work, rung, pid):

@@ -4,7 +4,7 @@ What a process has of its own are its anonymous pages: a shared table and the li
 do not count. A keeper looks often; what was there between two looks is known to the kernel,
 which keeps the highest mark of all pages:
 
-    own at the mark  =  mark − shared at the mark  ≥  mark − shared at the end
+    own at the mark  =  mark − shared at the mark  ≥  mark − the most that was shared
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import resource
 from pathlib import Path
 
 _PAGE = mmap.PAGESIZE
-_TASK, _BASE, _PEAK, _READY = range(4)
+_TASK, _BASE, _PEAK, _READY, _SHARED = range(5)
 #: Beyond its limit a worker may reserve so much more before it is refused, by part and bytes:
 #: what grows is ended by the keeper, what asks for far too much at once is told so.
 RESERVE_SHARE, RESERVE_BYTES = 1.25, 256 << 20
 
 
-def own_bytes(pid: int | str = "self") -> int:
-    """Memory of a process that is not shared; 0 if it is gone."""
+def own_and_shared(pid: int | str = "self") -> tuple[int, int]:
+    """Memory of a process that is its own, and that is shared; 0 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_bytes().split()
     except OSError:
-        return 0
-    return max(0, int(fields[1]) - int(fields[2])) * _PAGE
+        return 0, 0
+    shared = int(fields[2])
+    return max(0, int(fields[1]) - shared) * _PAGE, shared * _PAGE
 
 
 class Gauge:
@@ -42,11 +43,11 @@ class Gauge:
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, _PAGE)
         self._cells = memoryview(self._page).cast("q")
-        self._shared = 0
+        self._has_mark = False
 
     def ready(self) -> None:
         """All that the worker has now is what it begins with."""
-        self._cells[_READY] = own_bytes()
+        self._cells[_READY], _ = own_and_shared()
 
     def settle(self) -> None:
         """Give back to the system what is not used any more."""
@@ -57,29 +58,35 @@ class Gauge:
 
     def begin(self) -> None:
         """A task begins."""
-        with contextlib.suppress(OSError):
+        self._has_mark = False
+        with contextlib.suppress(OSError):  # not every container may
             Path("/proc/self/clear_refs").write_text("5")  # the mark is where we are
-        _, self._shared = _mark_and_shared()
+            self._has_mark = True
+        own, shared = own_and_shared()
         self._cells[_TASK] += 1
-        self._cells[_PEAK] = 0
-        self._cells[_BASE] = max(1, own_bytes())
+        self._cells[_PEAK], self._cells[_SHARED], self._cells[_BASE] = 0, shared, max(1, own)
 
     def peak(self) -> int:
         """The most that the worker had since `begin`, beyond what it had then."""
-        mark, shared = _mark_and_shared()
-        by_mark = mark - max(shared, self._shared) - self._cells[_BASE] if mark else 0
-        self._cells[_PEAK] = max(self._cells[_PEAK], by_mark, own_bytes() - self._cells[_BASE])
-        return int(self._cells[_PEAK])
+        own, shared = own_and_shared()
+        if self._has_mark:
+            own = max(own, _mark() - max(shared, self._cells[_SHARED]))
+        self._note(own)
+        return self.seen()
 
     def look(self, pid: int) -> int:
         """What the worker has beyond what it began with; 0 if it has no task."""
-        task, base = self._cells[_TASK], self._cells[_BASE]
-        if not base:
+        task = self._cells[_TASK]
+        if not self._cells[_BASE]:
             return 0
-        own = own_bytes(pid)
+        own, shared = own_and_shared(pid)
         if task == self._cells[_TASK]:
-            self._cells[_PEAK] = max(self._cells[_PEAK], own - base)
-        return int(own - self._cells[_READY])
+            self._note(own)
+            self._cells[_SHARED] = max(self._cells[_SHARED], shared)
+        return own - int(self._cells[_READY])
+
+    def _note(self, own: int) -> None:
+        self._cells[_PEAK] = max(self._cells[_PEAK], own - self._cells[_BASE])
 
     def seen(self) -> int:
         """The most that is known to the keeper."""
@@ -110,12 +117,9 @@ def sacrifice() -> None:
         Path(f"/proc/{os.getpid()}/oom_score_adj").write_text("900")
 
 
-def _mark_and_shared() -> tuple[int, int]:
-    """The highest mark of all pages, and the shared ones now."""
-    mark = shared = 0
+def _mark() -> int:
+    """The most memory that this process had, its own and shared, since that was reset."""
     for line in Path("/proc/self/status").read_bytes().splitlines():
         if line.startswith(b"VmHWM:"):
-            mark = int(line.split()[1]) * 1024
-        elif line.startswith((b"RssFile:", b"RssShmem:")):
-            shared += int(line.split()[1]) * 1024
-    return mark, shared
+            return int(line.split()[1]) * 1024
+    return 0
