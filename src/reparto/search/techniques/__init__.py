@@ -9,9 +9,15 @@ from reparto.errors import MissingExtraError, UsageError
 from reparto.search.techniques._base import Setting, Technique, Trainer
 from reparto.search.techniques._boosting import GradientBoostedTrees, HistBoosting
 from reparto.search.techniques._clusters import GaussianMixture, KMeans
+from reparto.search.techniques._glm import GeneralizedLinear
+from reparto.search.techniques._lightgbm import LightGBM
 from reparto.search.techniques._linear import ElasticNet, LinearRegression
 from reparto.search.techniques._logistic import LogisticRegression
 from reparto.search.techniques._names import kind_named
+from reparto.search.techniques._naive_bayes import NaiveBayes
+from reparto.search.techniques._neighbors import KNeighbors
+from reparto.search.techniques._perceptron import MultilayerPerceptron
+from reparto.search.techniques._svm import SVM, LinearSVM
 from reparto.search.techniques._trees import DecisionTree, ExtraTrees, RandomForest
 from reparto.spec import TableFacts
 
@@ -26,16 +32,23 @@ __all__ = [
 ]
 
 _ALL: tuple[Technique, ...] = (
+    LightGBM(),
     HistBoosting(),
     LogisticRegression(),
     ElasticNet(),
     ExtraTrees(),
     RandomForest(),
+    SVM(),
+    KNeighbors(),
     KMeans(),
     GaussianMixture(),
     LinearRegression(),
+    GeneralizedLinear(),
     DecisionTree(),
     GradientBoostedTrees(),
+    LinearSVM(),
+    NaiveBayes(),
+    MultilayerPerceptron(),
 )
 #: By kind; in this order they are tried, so cheap and strong ones come first.
 TECHNIQUES: Mapping[str, Technique] = {one.kind: one for one in _ALL}

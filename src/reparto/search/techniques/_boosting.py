@@ -42,6 +42,7 @@ _LOSSES = OneOf(
         ("l1", "absolute"),
     ),
 )
+LOSS = Param("loss", _LOSSES, "squared", ("lossType", "objective"))
 
 
 class _HistTrainer(EstimatorTrainer):
@@ -161,9 +162,8 @@ class HistBoosting(EstimatorTechnique):
             Param("early_stopping", Flag(), None),
             SEED,
         )
-        more = (Param("loss", _LOSSES, "squared", ("lossType",)),)
-        classes = (*THRESHOLDS, THRESHOLD)
-        return Params(self.kind, (*own, *(more if domain == "regression" else classes), *IDLE))
+        more = (LOSS,) if domain == "regression" else (*THRESHOLDS, THRESHOLD)
+        return Params(self.kind, (*own, *more, *IDLE))
 
     def space(self, facts: TableFacts) -> Space:
         """Steps, their size, and how much each tree may follow the rows."""
@@ -217,7 +217,7 @@ class GradientBoostedTrees(EstimatorTechnique):
             THRESHOLD,
         )
         if domain == "regression":
-            loss = (Param("loss", _LOSSES, "squared", ("lossType",)),)
+            loss = (LOSS,)
         own = (
             Param("iterations", Whole(1), 20, ITERATIONS),
             Param("learning_rate", Number(0.0, 1.0, above=True), 0.1, LEARNING_RATE),

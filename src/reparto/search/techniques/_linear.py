@@ -19,7 +19,7 @@ from reparto.spec import Domain, Settings, TableFacts
 
 
 class LinearTrainer(EstimatorTrainer):
-    """Fits a line to a scaled target, so that penalties are those of MLlib, which scales it too."""
+    """Fits a line to a scaled target, as MLlib does."""
 
     scales_target = True
 
