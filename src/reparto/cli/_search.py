@@ -140,7 +140,9 @@ def command(args: argparse.Namespace) -> int:
     folder = folder_of(args)
     screen = SearchScreen(sys.stderr)
     if args.resume and (ignored := ignored_when_resumed(args)):
-        screen.note(f"a search that goes on keeps what it was asked: {', '.join(ignored)} left out")
+        screen.note(
+            f"a search that goes on keeps what it was asked: {', '.join(ignored)} left out"
+        )
     with unless_empty(folder):
         try:
             result = _search(request, folder, screen, resume=args.resume)

@@ -23,9 +23,7 @@ _ENDED = {
 _REPORTS = ("report.html", "report.md", "search.json")
 
 
-def result_lines(
-    result: SearchResult, folder: Path, told: Collection[str] = ()
-) -> list[str]:
+def result_lines(result: SearchResult, folder: Path, told: Collection[str] = ()) -> list[str]:
     """All that people should see at the end.
 
     Args:

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,52 +122,48 @@ def _checked(request: SearchRequest) -> SearchRequest:
 
 def _spaces(args: argparse.Namespace, request: SearchRequest) -> dict[str, dict[str, Any]]:
     """Those of the request, then of a file, then of the command line: the last one counts."""
+    from reparto.search._script_space import read_space
+
     spaces = {name: dict(settings) for name, settings in request.spaces.items()}
     if args.space is not None:
-        for technique, settings in _space_file(args.space, is_script=bool(request.script)).items():
-            spaces.setdefault(technique, {}).update(settings)
+        found = read_space(args.space, script=bool(request.script))
+        for technique, settings in found.items():
+            for name, values in settings.items():
+                _put(spaces, technique, name, values)
     for text in args.set:
-        technique, name, values = _set(text, request)
-        spaces.setdefault(technique, {})[name] = values
+        _put(spaces, *_set(text, request))
     return spaces
 
 
-def _space_file(path: str, *, is_script: bool) -> dict[str, dict[str, Any]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        plain = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
-    except OSError as error:
-        raise UsageError(f"--space {path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}", remedy="correct the TOML there") from error
-    if is_script and not isinstance(plain.get("script"), dict):
-        return {"script": plain}
-    for technique, settings in plain.items():
-        if not isinstance(settings, dict):
-            raise UsageError(
-                f"{path}: {technique} is no table of settings",
-                remedy=f"write [TECHNIQUE], and below it {technique} = [1, 2, 3]",
-            )
-    return plain
+def _put(spaces: dict[str, dict[str, Any]], technique: str, name: str, values: Any) -> None:
+    """In the place of what is there under the same name, however it is spelled."""
+    technique = next((one for one in spaces if _plain(one) == _plain(technique)), technique)
+    own = spaces.setdefault(technique, {})
+    for other in [one for one in own if _plain(one) == _plain(name)]:
+        del own[other]
+    own[name] = values
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _set(text: str, request: SearchRequest) -> tuple[str, str, Any]:
     """Of ``technique.name=values``; the technique may be left out where there is only one."""
     name, equals, values = text.partition("=")
-    technique, dot, setting = name.strip().rpartition(".")
-    if not equals or not setting or not values.strip():
+    if not equals or not name.strip(" .") or not values.strip():
         raise UsageError(
             f"--set {text}: no values", remedy="write TECHNIQUE.NAME=1,2,3 or …=0.001..1:log"
         )
+    if request.script:  # a script's options may have dots of their own
+        return "script", name.strip().removeprefix("script."), _values(values.strip())
+    technique, dot, setting = name.strip().rpartition(".")
     if not dot:
-        known = ("script",) if request.script else request.techniques
-        if len(known) != 1:
+        if len(request.techniques) != 1:
             raise UsageError(
                 f"--set {text}: of which technique?", remedy=f"write TECHNIQUE.{setting}={values}"
             )
-        technique = known[0]
+        technique = request.techniques[0]
     return technique, setting, _values(values.strip())
 
 

@@ -10,6 +10,7 @@ import platform
 import shlex
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from reparto.search._fit_all import FitAll
 from reparto.search._prune import Pruner
 from reparto.search._rows import Answer
 from reparto.search._setup import Setup, num_cores, table_setup
-from reparto.search._store import Kept, Store
+from reparto.search._store import ID_FILE, Kept, Store
 from reparto.search._suggest import Suggester
 from reparto.search._watch import SearchWatcher
 from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_plain
@@ -63,42 +64,49 @@ class _Search:
         self, request: SearchRequest, folder: Path, watcher: SearchWatcher, *, resume: bool
     ) -> None:
         self._began, self._watcher, self._folder = time.monotonic(), watcher, folder
+        self._request, self._resumes = request, resume
         self._earlier: Kept | None = None
-        self._refuse_taken(resume=resume)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._store = Store.open(request.storage, folder)
-        if resume:
-            self._earlier = self._store.kept()
-            if self._earlier is None:
-                raise UsageError(
-                    f"{folder} holds no search to go on with", remedy="leave --resume out"
-                )
-            request = _with_limits(self._earlier.request, request)
-            self._began -= self._earlier.used_s
-        self._request = request
+        self._store: Store
         self._answers = Answers(folder / "answers")
-        self._notes: list[str] = [*request.notes]
+        self._notes: list[str] = []
 
     def run(self) -> SearchResult:
-        setup: Setup | None = None
-        try:
+        with ExitStack() as closing:
+            if self._resumes:
+                self._recall(closing)
             setup = self._setup()
+            closing.callback(setup.closing.close)
+            if not self._resumes:  # nothing is touched before it is known that this can be
+                self._put_aside()
+                self._open(closing)
+            self._notes[:0] = self._request.notes
             return self._searched(setup)
-        finally:
-            if setup is not None:
-                setup.closing.close()
-            self._store.close()
+
+    def _open(self, closing: ExitStack) -> None:
+        self._store = Store.open(self._request.storage, self._folder)
+        closing.callback(self._store.close)
+
+    def _recall(self, closing: ExitStack) -> None:
+        if (self._folder / ID_FILE).exists():
+            self._open(closing)
+            self._earlier = self._store.kept()
+        if self._earlier is None:
+            raise UsageError(
+                f"{self._folder} holds no search to go on with", remedy="leave --resume out"
+            )
+        self._request = _with_limits(self._earlier.request, self._request)
+        self._began -= self._earlier.used_s
 
     def _now(self) -> float:
         """Seconds since the search began, its earlier parts included."""
         return time.monotonic() - self._began
 
-    def _refuse_taken(self, *, resume: bool) -> None:
-        if not resume and (self._folder / "search.json").exists():
+    def _put_aside(self) -> None:
+        if (self._folder / ID_FILE).exists():
             # What another search has found is not thrown away without a word.
             old = self._folder.with_name(f"{self._folder.name}.{int(time.time())}")
             self._folder.rename(old)
-            self._watcher.note(f"an earlier search is kept in {old.name}")
+            self._notes.append(f"an earlier search is kept in {old.name}")
 
     def _setup(self) -> Setup:
         request = self._request

@@ -197,6 +197,10 @@ def _by_kind(
                 f"values are given for {name}, which is not searched",
                 remedy=f"searched are {', '.join(known)}",
             )
+        if kind in found:
+            raise UsageError(
+                f"values are given for {kind} twice, once as {name}", remedy="put them together"
+            )
         found[kind] = asked
     return found
 

@@ -1,0 +1,363 @@
+"""The commands `reparto search` and `reparto predict`."""
+
+import dataclasses
+import io
+import json
+
+import pytest
+
+from reparto.cli import _parser, main
+from reparto.cli._search_board import bill_text, result_lines, row_text, size_text
+from reparto.cli._search_request import folder_of, request_of
+from reparto.cli._search_screen import SearchScreen, settings_text
+from reparto.errors import UsageError
+from reparto.spec import (
+    Bill,
+    Candidate,
+    Evaluation,
+    FoundModel,
+    SearchColumn,
+    SearchRequest,
+    SearchResult,
+    TableFacts,
+    WorkerBill,
+)
+
+
+def parsed(*words):
+    return _parser(["search"]).parse_args(["search", *words])
+
+
+def request(*words):
+    return request_of(parsed(*words))
+
+
+# ------------------------------------------------------------------------ what is asked
+
+
+def test_options_become_the_request():
+    found = request(
+        *"houses.csv --target price --techniques lightgbm,random-forest --time 10m".split(),
+        *"--trials 9".split(),
+        *"--cost 2 --price 0.40/h --workers 3 --min-workers 1 --threads 2 --folds 4".split(),
+        *"--groups street --time-column sold --rows 100 --test later.csv --no-ensemble".split(),
+        *"--candidate-time 30s --memory 2GiB --seed 7 --search random --metric mae".split(),
+    )
+    assert found == SearchRequest(
+        data="houses.csv",
+        target="price",
+        techniques=("lightgbm", "random-forest"),
+        time_s=600.0,
+        trials=9,
+        cost=2.0,
+        price_per_hour=0.4,
+        max_workers=3,
+        min_workers=1,
+        threads=2,
+        folds=4,
+        groups="street",
+        time="sold",
+        rows=100,
+        test="later.csv",
+        ensemble=False,
+        candidate_s=30.0,
+        memory_bytes=2**31,
+        seed=7,
+        search="random",
+        metric="mae",
+    )
+
+
+def test_nothing_said_is_the_default():
+    assert request("houses.csv") == SearchRequest(data="houses.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("svm.c=0.1,1,10", "c", (0.1, 1, 10)),
+        ("svm.kernel=rbf,linear", "kernel", ("rbf", "linear")),
+        ("svm.c=.01..100:log", "c", {"low": 0.01, "high": 100, "log": True}),
+        ("svm.c=1..9", "c", {"low": 1, "high": 9}),
+        ("svm.layers=[8,4],[16]", "layers", ((8, 4), (16,))),
+        ("svm.shrinking=true,False", "shrinking", (True, False)),
+        ("svm.degree=none,3", "degree", ("none", 3)),
+        ("svm.gamma=1e-3", "gamma", (0.001,)),
+        ("svm.c=-1..1", "c", {"low": -1, "high": 1}),
+    ],
+)
+def test_values_of_a_setting_are_read(text, name, values):
+    assert request("a.csv", "--set", text).spaces == {"svm": {name: values}}
+
+
+def test_setting_needs_no_technique_where_there_is_one_only():
+    found = request("a.csv", "--techniques", "svm", "--set", "c=1,2")
+    assert found.spaces == {"svm": {"c": (1, 2)}}
+    with pytest.raises(UsageError, match="of which technique"):
+        request("a.csv", "--set", "c=1,2")
+
+
+def test_last_word_on_a_setting_counts_however_it_is_spelled(tmp_path):
+    (tmp_path / "space.toml").write_text("[random-forest]\nnumTrees = [1]\nmax_depth = [3]\n")
+    words = ["--space", str(tmp_path / "space.toml"), "--set", "random-forest.num_trees=2,3"]
+    assert request("a.csv", *words).spaces == {
+        "random-forest": {"num_trees": (2, 3), "max_depth": [3]}
+    }
+
+
+def test_script_has_arguments_and_a_space(tmp_path):
+    (tmp_path / "space.toml").write_text("lr = {low = 1e-4, high = 1.0, log = true}\n")
+    words = ["--script", "train.py", "--space", str(tmp_path / "space.toml")]
+    found = request(*words, "--set", "optim.kind=sgd", "--maximize", "--", "--epochs", "3")
+    assert (found.script, found.script_args) == ("train.py", ("--epochs", "3"))
+    assert found.maximize
+    assert found.spaces["script"]["optim.kind"] == ("sgd",)
+    assert found.spaces["script"]["lr"]["log"]
+
+
+def test_options_have_the_last_word_over_a_request(tmp_path):
+    path = tmp_path / "request.json"
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    path.write_text('{"data": "a.csv", "target": "y", "trials": 5, "folds": 3}')
+    found = request(str(path), "--trials", "2", "--seed", "4")
+    assert (found.trials, found.seed, found.folds, found.target) == (2, 4, 3, "y")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a.csv", "b.csv"], "b.csv is the second thing"),
+        (["a.csv", "--min-workers", "3", "--workers", "2"], "at most 2"),
+        (["a.csv", "--time", "0s"], "0 s is no time"),
+        (["a.csv", "--time", "soon"], "'soon'"),
+        (["a.csv", "--set", "svm.c"], "no values"),
+        (["a.csv", "--memory", "much"], "'much'"),
+        (["hdfs://host/a.csv"], "is not on this machine"),
+    ],
+)
+def test_words_that_contradict_each_other_are_told(words, said):
+    with pytest.raises(UsageError, match=said):
+        request(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--price", "cheap"], "cheap is no price"),
+        (["--price", "2/week"], "2/week is no price"),
+        (["--cost", "-1"], "not above 0"),
+        (["--workers", "0"], "not at least 1"),
+        (["--search", "luck"], "invalid choice"),
+    ],
+)
+def test_words_that_are_no_values_are_told(words, said, capsys):
+    with pytest.raises(SystemExit):
+        parsed("a.csv", *words)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        (["data/houses.csv"], "houses-search"),
+        (["--script", "train.py"], "train-search"),
+        (["a.csv", "--out", "here"], "here"),
+        (["--domain", "function"], "function-search"),
+    ],
+)
+def test_folder_is_named_after_what_is_searched(words, folder):
+    assert str(folder_of(parsed(*words))) == folder
+
+
+def test_going_on_needs_to_know_with_what():
+    with pytest.raises(UsageError, match="which search"):
+        folder_of(parsed("--resume"))
+
+
+# ------------------------------------------------------------------------ what is shown
+
+FACTS = TableFacts(
+    path="flats.csv",
+    format="csv",
+    num_rows=90,
+    num_rows_in_file=100,
+    columns=(
+        SearchColumn(name="area"),
+        SearchColumn(
+            name="district", kind="category", levels=("a", "b"), num_missing=3, why="few words"
+        ),
+    ),
+    target="kind",
+    domain="binary",
+    classes=("no", "yes"),
+    class_counts=(60, 30),
+)
+WON = Evaluation(
+    candidate=Candidate(number=2, technique="svm", settings={"c": 0.123456, "kernel": "rbf"}),
+    status="done",
+    score=0.91,
+    spread=0.02,
+    scores={"matthews": 0.91, "accuracy": 0.95},
+    busy_s=1.5,
+    size_bytes=12_345,
+    predict_row_s=2.5e-6,
+)
+LOST = Evaluation(
+    candidate=Candidate(number=1, technique="tree", settings={"depth": 3}),
+    status="failed",
+    failure="ValueError: no such depth\nmore of it",
+    traceback="…",
+)
+RESULT = SearchResult(
+    request=SearchRequest(data="flats.csv"),
+    metric="matthews",
+    facts=FACTS,
+    num_folds=5,
+    evaluations=(LOST, WON),
+    best=2,
+    model=FoundModel(
+        folder="model", candidate=WON.candidate, test_scores={"accuracy": 0.93}, size_bytes=2_000
+    ),
+    baseline=0.0,
+    bill=Bill(
+        workers=(WorkerBill(worker=0),), price_per_hour=0.4, busy_s=9.0, paid_s=10.0, cost=0.00111
+    ),
+    took_s=12.0,
+    ended="time",
+    command="reparto search again.json",
+    notes=("seen before", "new to you"),
+)
+
+
+def screen_of(is_terminal=False):
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    return SearchScreen(stream), stream
+
+
+def test_what_was_read_is_told_with_the_reasons():
+    screen, stream = screen_of()
+    screen.read(FACTS, ("svm", "tree"), "5 stratified folds")
+    told = stream.getvalue()
+    assert "flats.csv: csv, 90 rows of 100 × 2 columns (1 numbers, 1 categories)" in told
+    assert "district: category of 2 levels, 3 missing (few words)" in told
+    assert "kind: binary, 2 classes: no 60 · yes 30" in told
+    assert "5 stratified folds" in told and "2 techniques: svm, tree" in told
+
+
+def test_new_best_is_told_once_and_the_others_are_counted():
+    screen, stream = screen_of()
+    screen.evaluated(WON, WON)
+    screen.evaluated(dataclasses.replace(WON, score=0.5), WON)
+    assert stream.getvalue().count("best") == 1
+    assert "0.91 ± 0.02  #2 svm  c=0.1235 kernel=rbf" in stream.getvalue()
+
+
+def test_failures_are_told_until_they_are_many():
+    screen, stream = screen_of()
+    for _ in range(5):
+        screen.evaluated(LOST, None)
+    told = stream.getvalue()
+    assert told.count("ValueError: no such depth") == 2
+    assert told.count("more of tree have failed") == 1
+
+
+def test_live_line_is_drawn_on_a_terminal_and_taken_away_before_a_line_that_stays(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    screen, stream = screen_of(is_terminal=True)
+    screen.evaluated(WON, WON)
+    screen._next_s = 0.0
+    screen.working(1, 2, 30.0)
+    assert "30 s left · 1 of 2 workers busy · 1 candidate: 1 done · best 0.91 (svm)" in (
+        stream.getvalue()
+    )
+    screen.note("this")
+    assert stream.getvalue().endswith("\r\033[K  note     this\n")
+
+
+def test_board_has_scores_time_size_and_the_constant_answer(tmp_path):
+    (tmp_path / "report.html").write_text("")
+    told = "\n".join(result_lines(RESULT, tmp_path, ["seen before"]))
+    assert "2 candidates: 1 done, 1 failed · 12 s · the time is over" in told
+    assert "by matthews (higher is better, mean of 5 folds)" in told
+    assert "0.91" in told and "± 0.02" in told and "#2 svm" in told
+    assert "1.5 s" in told and "12.3 kB" in told and "2.5 µs" in told
+    assert "(best constant answer)" in told
+    assert "accuracy 0.93  (rows that nobody had seen)" in told
+    assert "reparto predict" in told and "report.html" in told
+    assert "#1 tree depth=3: ValueError: no such depth" in told
+    assert "new to you" in told and "seen before" not in told
+    assert told.endswith("again: reparto search again.json")
+
+
+def test_board_says_so_where_nothing_was_found(tmp_path):
+    result = dataclasses.replace(RESULT, evaluations=(LOST,), best=None, model=None, command="")
+    told = "\n".join(result_lines(result, tmp_path))
+    assert "none: no candidate was done" in told and "by matthews" not in told
+
+
+def test_quantities_are_written_for_people():
+    assert [size_text(it) for it in (0, 12, 1234, 5e6, 2e9)] == [
+        "",
+        "12 B",
+        "1.23 kB",
+        "5 MB",
+        "2 GB",
+    ]
+    assert [row_text(it) for it in (0, 2e-6, 3e-3, 2)] == ["", "2 µs", "3 ms", "2 s"]
+    assert "1 worker held for 10.0 s in all, busy for 9.0 s (90%)" in bill_text(RESULT.bill)
+    assert "at 0.4 an hour: 0.00111" in bill_text(RESULT.bill)
+    assert settings_text({"members": [[3, 0.75], [1, 0.25]]}) == "#3 75%, #1 25%"
+    assert settings_text({"layers": (8, 4), "rate": 1e-5}) == "layers=[8,4] rate=1e-05"
+
+
+# ------------------------------------------------------------------------------- whole
+
+
+def test_schema_is_printed(capsys):
+    assert main(["search", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["anyOf"][0]["required"] == ["domain", "methods"]
+
+
+def test_nothing_to_search_is_bad_usage(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["search"]) == 2
+    assert "nothing to search" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_faults_of_a_request_are_told_and_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "request.json").write_text('{"domain": "clustring", "methods": []}')
+    assert main(["search", "request.json"]) == 2
+    told = capsys.readouterr().err
+    assert "request.json: domain: must be one of" in told and "did you mean clustering?" in told
+    assert "request.json: methods: must be a non-empty list (was [])" in told
+    assert [one.name for one in tmp_path.iterdir()] == ["request.json"]
+
+
+def test_there_has_to_be_a_search_to_go_on_with(tmp_path, capsys):
+    assert main(["search", "--resume", "--out", str(tmp_path / "none")]) == 2
+    assert "holds no search to go on with" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupted(*_, **__):
+    return dataclasses.replace(RESULT, ended="interrupted")
+
+
+def test_interrupted_search_shows_the_best_and_how_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("reparto.cli._search._search", interrupted)
+    assert main(["search", "flats.csv", "--out", str(tmp_path)]) == 130
+    shown = capsys.readouterr()
+    assert "#2 svm" in shown.out
+    assert f"`reparto search --resume --out {tmp_path}` goes on" in shown.err
+
+
+def test_search_without_a_best_one_fails(tmp_path, monkeypatch, capsys):
+    nothing = dataclasses.replace(RESULT, best=None, model=None, evaluations=(LOST,))
+    monkeypatch.setattr("reparto.cli._search._search", lambda *_, **__: nothing)
+    assert main(["search", "flats.csv", "--out", str(tmp_path), "--json", "-"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["best"] is None
+    assert "no candidate was done" in shown.err
