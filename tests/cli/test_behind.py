@@ -56,6 +56,13 @@ def test_a_file_beside_the_script_may_have_the_option(parser, script, tmp_path):
     assert moved(parser, *arguments) == arguments
 
 
+@pytest.mark.parametrize("how", ["import sys; sys.argv[1:]", "import fire", "HfArgumentParser(x)"])
+def test_a_script_that_takes_options_of_any_name_keeps_all(parser, script, tmp_path, how):
+    (tmp_path / "train.py").write_text(how)
+    arguments = ["--hosts", "9", script, "--workers", "8"]
+    assert moved(parser, *arguments) == arguments
+
+
 def test_all_behind_two_dashes_is_the_scripts(parser, script):
     first = ["--hosts", "9", script, "--", "--workers", "8"]
     assert moved(parser, *first) == first

@@ -9,6 +9,11 @@ from pathlib import Path
 
 #: So many files beside the script are read, to see whether they speak of an option.
 _MOST_FILES, _MOST_BYTES = 100, 1 << 20
+#: A script with one of these takes options whose names need not stand in it.
+_TAKES_ANY = re.compile(
+    r"\b(argv|parse_known_args|HfArgumentParser|LightningCLI|jsonargparse|simple_parsing|fire|tyro"
+    r"|hydra|absl)\b"
+)
 
 
 def brought_forward(
@@ -84,6 +89,8 @@ def _sorted_out(
 
 
 def _mentions(source: str, option: str) -> bool:
+    if _TAKES_ANY.search(source):
+        return True
     words = re.split("[-_]", option.removeprefix("--"))
     return re.search(rf"(?<![a-z]){'[-_]?'.join(words)}(?![a-z])", source, re.I) is not None
 
