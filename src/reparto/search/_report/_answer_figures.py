@@ -18,8 +18,9 @@ from reparto.spec import TableFacts
 BLUE, ORANGE, GREEN = COLOURS[1], COLOURS[2], COLOURS[3]
 #: Classes of a confusion matrix; beyond them, those with the most wrong answers.
 MOST_CLASSES = 20
+#: So many have room for their names below the matrix; others are numbered.
+FEW_CLASSES, SMALL = 8, 12
 MOST_DOTS = 1200
-_UNIT = "share of rows"
 
 
 def answer_figures(facts: TableFacts, pair: Pair) -> Iterator[Figure]:
@@ -44,9 +45,12 @@ def confusion(facts: TableFacts, pair: Pair) -> Figure:
     names = [facts.classes[number_] for number_ in found.classes]
     names += ["all others"] if found.has_others else []
     side = len(names)
-    room = 150 if side <= 6 else 400 / side * 1.4
+    room = max(2, int(min(14, 50 / side)))
+    is_numbered = side > FEW_CLASSES and max(map(len, names)) > room
+    if is_numbered:
+        names = [f"{name} · {place}" for place, name in enumerate(names, start=1)]
     across = tuple(
-        (float(i), shortened(name, max(2, int(min(14, room / 6.6))) if side <= 12 else 3))
+        (float(i), str(i + 1) if is_numbered else shortened(name, room))
         for i, name in enumerate(names)
     )
     up = tuple((float(-i), name) for i, name in enumerate(names))
@@ -64,8 +68,8 @@ def confusion(facts: TableFacts, pair: Pair) -> Figure:
             title = f"{names[i]} taken for {names[j]}: {counted(count, 'row')}, {share:.1%}"
             plot.box((j - 0.48, j + 0.48), (-i - 0.48, -i + 0.48), colour,
                      opacity=0.08 + 0.72 * share, title=title)  # fmt: skip
-            if side <= 12 or count < 1000:
-                small = 12 if side <= 12 else 9
+            if side <= SMALL or count < 1000:
+                small = 12 if side <= SMALL else 9
                 plot.words(j, -i, str(count), anchor="middle", size=small)
     which = f"The {side - 1} classes with the most wrong answers. " if found.has_others else ""
     return Figure(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from reparto.search._report._standing import best_of, tied_with
 from reparto.search._report._words import (
+    NONE,
     number,
     plus_minus,
     seconds,
@@ -31,11 +32,17 @@ def beside(result: SearchResult) -> tuple[str, ...]:
     return tuple(found[:_MOST_BESIDE])
 
 
+def has_models(result: SearchResult) -> bool:
+    """Whether candidates are models, which have a size and answer rows."""
+    return any(one.size_bytes > 0 or one.predict_row_s > 0 for one in result.leaderboard)
+
+
 def header(result: SearchResult) -> tuple[str, ...]:
     """Of `cells`."""
     others = tuple(short_of(name) for name in beside(result))
-    return ("", "technique", short_of(result.metric), *others, "busy", "size", "a row", "number",
-            "settings")  # fmt: skip
+    model = ("size", "a row") if has_models(result) else ()
+    first = ("", "technique", short_of(result.metric))
+    return (*first, *others, "busy", *model, "number", "settings")
 
 
 def cells(result: SearchResult, most: int) -> list[tuple[str, ...]]:
@@ -46,7 +53,7 @@ def cells(result: SearchResult, most: int) -> list[tuple[str, ...]]:
     best = best_of(result)
     tied = set() if best is None else {one.candidate.number for one in tied_with(result, best)}
     others = beside(result)
-    found = []
+    are_models, found = has_models(result), []
     for place, one in enumerate(result.leaderboard[:most], start=1):
         mark = "=" if one.candidate.number in tied else ""
         found.append((
@@ -55,8 +62,8 @@ def cells(result: SearchResult, most: int) -> list[tuple[str, ...]]:
             plus_minus(one),
             *(number(one.scores.get(name)) for name in others),
             seconds(one.busy_s) if one.busy_s else "",
-            size(one.size_bytes),
-            seconds(one.predict_row_s) if one.predict_row_s else "–",
+            *((size(one.size_bytes), seconds(one.predict_row_s) if one.predict_row_s else NONE)
+              if are_models else ()),
             f"#{one.candidate.number}",
             settings_of(one.candidate, result),
         ))  # fmt: skip

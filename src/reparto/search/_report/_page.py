@@ -71,7 +71,12 @@ summary b {{ color: {FAILED}; }}
   .panels {{ grid-template-columns: 1fr 1fr 1fr; }}
   table.board, table.told, table.numbers {{ font-size: 7.5pt; }}
   table.board td:last-child {{ min-width: 0; }}
-  table.board :is(td, th) {{ white-space: normal; overflow-wrap: anywhere; }}
+  table :is(td, th) {{ font-size: 7.5pt; }}
+  table.board :is(td, th) {{ padding-inline: .2rem; }}
+  table.board :is(td, th):nth-child(2) {{ white-space: normal; }}
+  table.board td:last-child {{ overflow-wrap: anywhere; }}
+  .names {{ font-size: 8pt; gap: 0 .7rem; }}
+  figure {{ padding: .5rem; }}
   pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
   figcaption, .quiet {{ font-size: 8pt; }}
   svg * {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
@@ -145,6 +150,11 @@ def _leaderboard_part(result: SearchResult) -> str:
     table = html_table(_leaderboard.header(result), _escaped(rows), kind="board")
     num_done = len(result.leaderboard)
     first = f"The first {len(rows)} of {num_done}. " if num_done > len(rows) else ""
+    models = (
+        "Size: of a trained model, saved. A row: seconds to predict one, in a batch. "
+        if _leaderboard.has_models(result)
+        else ""
+    )
     equal = (
         "= stands before those that cannot be told apart from the best on these folds. "
         if any(row[0].startswith("=") for row in rows)
@@ -152,9 +162,8 @@ def _leaderboard_part(result: SearchResult) -> str:
     )
     return (
         f'<h2 id="leaderboard">Leaderboard</h2><div class="tall">{table}</div>'
-        f'<p class="quiet">{first}{equal}Busy: seconds of a worker, all folds. Size: of a trained '
-        "model, saved. A row: seconds to predict one, in a batch. All candidates with all metrics "
-        "are in leaderboard.csv.</p>"
+        f'<p class="quiet">{first}{equal}Busy: seconds of a worker, all folds. {models}All '
+        "candidates with all metrics are in leaderboard.csv.</p>"
     )
 
 
@@ -188,7 +197,7 @@ def _there(*found: Figure | None) -> Iterator[Figure]:
 
 def _metrics(result: SearchResult) -> str:
     header, rows = _tables.metrics(result)
-    if not rows:
+    if len(rows) < 2 and result.facts is None:
         return ""
     return f"<h2>All metrics of the best</h2>{html_table(header, _escaped(rows), kind='numbers')}"
 

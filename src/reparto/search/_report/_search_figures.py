@@ -229,6 +229,9 @@ def _places(values: Sequence[Any], name: str) -> tuple[list[float], Axis]:
     numbers = sorted({float(value) for value in values if _is_number(value)})
     if len(numbers) > 2 and all(value is None or _is_number(value) for value in values):
         log = numbers[0] > 0 and numbers[-1] / numbers[0] >= 30
+        log = (
+            log and statistics.median(numbers) < 0.2 * numbers[-1]
+        )  # else it is no matter of ratios
         axis = axis_over(numbers, name, log=log)
         if any(value is None for value in values):  # their own place, left of all
             low = axis.low / (axis.high / axis.low) ** 0.15 if log else (

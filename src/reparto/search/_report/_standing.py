@@ -20,7 +20,7 @@ def best_of(result: SearchResult) -> Evaluation | None:
     return None
 
 
-def told_apart(result: SearchResult, one: Evaluation, other: Evaluation) -> bool | None:
+def told_apart(one: Evaluation, other: Evaluation) -> bool | None:
     """Whether two candidates differ by more than luck; None where nobody can know.
 
     On the same folds their differences are compared with 0. Folds share rows that are trained on,
@@ -41,7 +41,7 @@ def beats(result: SearchResult, one: Evaluation, score: float) -> bool | None:
     gain = one.score - score if result.higher_is_better else score - one.score
     if gain <= 0:
         return False
-    if one.spread is None:
+    if one.spread is None or not math.isfinite(one.spread):
         return None
     return gain > luck(one.spread, max(2, len(fold_scores(one))))
 
@@ -49,7 +49,7 @@ def beats(result: SearchResult, one: Evaluation, score: float) -> bool | None:
 def tied_with(result: SearchResult, best: Evaluation) -> tuple[Evaluation, ...]:
     """Others that may be as good as the best, the best of them first."""
     others = [one for one in result.leaderboard if one is not best]
-    return tuple(one for one in others if told_apart(result, best, one) is False)
+    return tuple(one for one in others if told_apart(best, one) is False)
 
 
 def luck(spread: float, num_folds: int) -> float:
@@ -60,4 +60,8 @@ def luck(spread: float, num_folds: int) -> float:
 
 def fold_scores(one: Evaluation) -> Mapping[int, float]:
     """Of the folds that it was trained on wholly."""
-    return {it.rung.fold: it.score for it in one.rungs if it.rung.share >= 1.0}
+    return {
+        it.rung.fold: it.score
+        for it in one.rungs
+        if it.rung.share >= 1.0 and math.isfinite(it.score)
+    }

@@ -149,7 +149,7 @@ def _unseen(result: SearchResult, best: Evaluation, proof: Proof) -> Iterator[Li
         return
     text = f"On {rows} that nobody had seen: {metric} {number(model.test_score)}"
     off = None
-    if best.score is not None and best.spread is not None:
+    if best.score is not None and best.spread is not None and math.isfinite(best.spread):
         worse = best.score - model.test_score
         worse = worse if result.higher_is_better else -worse
         off = worse > luck(best.spread, max(2, len(fold_scores(best))))
