@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import pickle
 import shutil
 import sys
 import tempfile
@@ -40,6 +41,20 @@ def archive(folder: Path) -> bytes:
     return packed.getvalue()
 
 
+def at_hand(expected: str, sources: bytes) -> str:
+    """Let our package be importable here; return the folder that was made for it, if any."""
+    installed = importlib.util.find_spec(PACKAGE)
+    origin = installed.origin if installed is not None else None
+    if origin is not None and digest(Path(origin).parent) == expected:
+        return ""
+    folder = tempfile.mkdtemp(prefix="reparto-sources-")
+    with zipfile.ZipFile(io.BytesIO(sources)) as file:
+        file.extractall(folder)
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    return folder
+
+
 class Post:
     """Stands on a host as an actor, and passes calls on to a `Site`.
 
@@ -49,15 +64,7 @@ class Post:
     """
 
     def __init__(self, expected: str, sources: bytes) -> None:
-        self._folder = ""
-        installed = importlib.util.find_spec(PACKAGE)
-        origin = installed.origin if installed is not None else None
-        if origin is None or digest(Path(origin).parent) != expected:
-            self._folder = tempfile.mkdtemp(prefix="reparto-sources-")
-            with zipfile.ZipFile(io.BytesIO(sources)) as file:
-                file.extractall(self._folder)
-            sys.path.insert(0, self._folder)
-            importlib.invalidate_caches()
+        self._folder = at_hand(expected, sources)
         from reparto.engines._site import Site
 
         self._site = Site(sources=self._folder)
@@ -69,6 +76,36 @@ class Post:
     def close(self) -> int:
         """Leave nothing behind; return the number of the process, which can be killed now."""
         self._site.close()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return os.getpid()
+
+
+class Lodger:
+    """Stands on a host as an actor, and passes calls on to an object of ours that it makes there.
+
+    Args:
+        expected: The `digest` of the driver's own sources.
+        sources: The same as an `archive`.
+        path: Where else modules are found, on a host that sees the same files.
+        packed: What is made, pickled: a callable and its first arguments.
+        more: Further arguments, as Ray hands them over.
+    """
+
+    def __init__(
+        self, expected: str, sources: bytes, path: tuple[str, ...], packed: bytes, *more: Any
+    ) -> None:
+        self._folder = at_hand(expected, sources)
+        sys.path.extend(each for each in path if each not in sys.path)
+        make, given = pickle.loads(packed)
+        self._object = make(*given, *more)
+
+    def call(self, name: str, packed: bytes) -> Any:
+        """Do what the object has under this name."""
+        return getattr(self._object, name)(*pickle.loads(packed))
+
+    def close(self) -> int:
+        """Leave nothing behind; return the number of the process, which can be killed now."""
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
         return os.getpid()

@@ -47,7 +47,9 @@ SILENT_S = POLL_S + 1.0  # a host that has not answered for so long may be gone
 LOST_S = 10.0  # and after so long it is
 KILLED_LIMIT_S = 1.0  # a host has so long to tell that what was killed is dead
 CLOSE_LIMIT_S = 0.5
-OBJECT_STORE_BYTES = 128 << 20  # of a Ray that we start ourselves; only chunks go through it
+OBJECT_STORE_BYTES = (
+    128 << 20
+)  # of a Ray that we start ourselves; of a run, only chunks go through it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,7 @@ class RayEngine(Engine):
         _import_ray()
         if not self.address:  # nothing has to be started to know this machine
             return Cluster(hosts=(local_host(),))
-        self._connect()
+        self.connect()
         return Cluster(hosts=self._hosts())
 
     def prepare(
@@ -137,7 +139,7 @@ class RayEngine(Engine):
     def start(self, launch: Launch) -> Run:
         """Place an actor on each node, and start the workers there."""
         assert isinstance(launch, RayLaunch)
-        self._connect()
+        self.connect()
         if not self._node_ids:
             self._node_ids = {launch.places[0].host: _import_ray().nodes()[0]["NodeID"]}
         return RayRun(launch, self._node_ids)
@@ -149,13 +151,18 @@ class RayEngine(Engine):
             self._node_ids = {}
             _import_ray().shutdown()
 
-    def _connect(self) -> None:
+    def connect(self, object_store_bytes: int = OBJECT_STORE_BYTES) -> None:
+        """Join the cluster, or start a Ray of our own; does nothing where that is done.
+
+        Args:
+            object_store_bytes: Of a Ray of our own.
+        """
         ray = _import_ray()
         if self._connected or ray.is_initialized():
             return
         own = {
             "num_cpus": num_cores(),
-            "object_store_memory": OBJECT_STORE_BYTES,
+            "object_store_memory": object_store_bytes,
             "include_dashboard": False,
         }
         _reach(self.address)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from reparto.search._rows import Answer
 from reparto.spec import Candidate, Rung, RungScore
@@ -99,6 +103,13 @@ class Work(ABC):
 
     def close(self) -> None:
         """Let go of all; nothing is asked of it afterwards."""
+
+    def packed(self) -> tuple[Work, Mapping[str, NDArray[Any]]]:
+        """The same for another host: all but its large data, and those, by name."""
+        return self, {}
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take in the data, on another host; called before `load`. They cannot be written to."""
 
     def stop(self) -> None:
         """End the attempt that runs in another thread, soon; `reach` may then raise anything.
