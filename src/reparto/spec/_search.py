@@ -24,6 +24,8 @@ class SearchColumn:
         levels: Of a category, in the order of their places.
         num_missing: Rows without a value.
         why: What made us think so, for people.
+        form: How it is written in files, where that must be known to read more of them: of a
+            date ``%d/%m/%Y``, of a number ``1.234,5``.
     """
 
     name: str
@@ -31,6 +33,7 @@ class SearchColumn:
     levels: tuple[str, ...] = ()
     num_missing: int = 0
     why: str = ""
+    form: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class TableFacts:
         format: ``csv``, ``parquet``, ``libsvm``, ``arff``, ``numpy``.
         num_rows: That are used.
         num_rows_in_file: That there are.
+        num_columns_in_file: Of all kinds, the target among them.
         columns: Those that techniques see, in order; not the target.
         target: The name of the column that is to be foretold; empty for clustering.
         domain: What kind of question that is.
@@ -58,6 +62,7 @@ class TableFacts:
     format: str = ""
     num_rows: int = 0
     num_rows_in_file: int = 0
+    num_columns_in_file: int = 0
     columns: tuple[SearchColumn, ...] = ()
     target: str = ""
     domain: Domain = "regression"
