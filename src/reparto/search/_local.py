@@ -113,7 +113,8 @@ class LocalCrew(Crew):
         Raises:
             EngineError: If there are as many as there may be.
         """
-        if len(self._workers) >= self.max_workers:
+        alive = sum(not one.why for one in self._workers.values())
+        if alive >= self.max_workers:  # those that are being killed are gone in a moment
             raise EngineError(f"there are {self.max_workers} workers already, as many as may be")
         with _uninterrupted():
             if self._keeper is None:
