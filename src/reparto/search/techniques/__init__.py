@@ -13,8 +13,8 @@ from reparto.search.techniques._glm import GeneralizedLinear
 from reparto.search.techniques._lightgbm import LightGBM
 from reparto.search.techniques._linear import ElasticNet, LinearRegression
 from reparto.search.techniques._logistic import LogisticRegression
-from reparto.search.techniques._names import kind_named
 from reparto.search.techniques._naive_bayes import NaiveBayes
+from reparto.search.techniques._names import kind_named
 from reparto.search.techniques._neighbors import KNeighbors
 from reparto.search.techniques._perceptron import MultilayerPerceptron
 from reparto.search.techniques._svm import SVM, LinearSVM

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,10 @@ LOSS = Param("loss", _LOSSES, "squared", ("lossType", "objective"))
 class _HistTrainer(EstimatorTrainer):
     prepares = "plain"
     goes_on = True
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._levels: list[Vector] | None = None  # of one that was read from a file
 
     def make(self, num_rows: int, num_columns: int) -> Any:
         from sklearn import ensemble
@@ -95,7 +100,37 @@ class _HistTrainer(EstimatorTrainer):
         self.estimator.fit(_finite(x), y)
 
     def answer(self, x: Matrix) -> Vector:
-        return super().answer(_finite(x))
+        x = _finite(x)
+        return super().answer(x if self._levels is None else self._by_level(x))
+
+    def _by_level(self, x: Matrix) -> Matrix:
+        """Categories first, as places of levels that were there; the same as scikit-learn does."""
+        assert self._levels is not None
+        places = np.flatnonzero(self.estimator.is_categorical_)
+        found = np.full((x.shape[0], len(places)), np.nan)
+        for index, (place, levels) in enumerate(zip(places, self._levels, strict=True)):
+            column = x[:, place]
+            at = np.minimum(np.searchsorted(levels, column), max(0, len(levels) - 1))
+            is_known = np.isin(column, levels)
+            found[is_known, index] = at[is_known]
+        return np.concatenate([found, x[:, ~self.estimator.is_categorical_]], axis=1)
+
+    def state(self) -> dict[str, Any]:
+        """Levels instead of scikit-learn's encoder, which holds functions: none are ever read."""
+        state = super().state()
+        estimator = state["estimator"]
+        levels = self._levels
+        if estimator is not None and estimator._preprocessor is not None:
+            encoder = estimator._preprocessor.named_transformers_["encoder"]
+            levels = [one[np.isfinite(one)] for one in encoder.categories_]
+            estimator = copy.copy(estimator)
+            estimator._preprocessor = None
+        return {**state, "estimator": estimator, "levels": levels}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """With the levels."""
+        super().restore(state)
+        self._levels = state["levels"]
 
 
 class _ExactTrainer(EstimatorTrainer):

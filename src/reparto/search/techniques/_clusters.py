@@ -12,7 +12,7 @@ from reparto.search._space import Choice, Int, Space
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._linear_params import IDLE, tolerance
 from reparto.search.techniques._params import Any_, Flag, Number, OneOf, Param, Params, Whole
-from reparto.search.techniques._prepare import Kind
+from reparto.search.techniques._prepare import Kind, is_sparse
 from reparto.search.techniques._tree_params import SEED
 from reparto.spec import Domain, Settings, TableFacts
 
@@ -49,11 +49,12 @@ class _KMeansTrainer(_ClusterTrainer):
 
     def _directed(self, x: Matrix) -> Matrix:
         """By cosine: rows of length 1, as MLlib has it."""
-        if self.settings["distance_measure"] != "cosine":
-            return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
-        from sklearn.preprocessing import normalize
+        if self.settings["distance_measure"] == "cosine":
+            from sklearn.preprocessing import normalize
 
-        return normalize(x)
+            return normalize(x)
+        # scikit-learn does not write to sparse rows, and yet wants to be able to.
+        return x.copy() if is_sparse(x) else np.ascontiguousarray(x)
 
 
 class _MixtureTrainer(_ClusterTrainer):

@@ -126,7 +126,7 @@ class EstimatorTrainer(Trainer):
     def _target(self, rows: Rows) -> Vector | None:
         if rows.y is None:
             if len(rows) < 2:
-                self._constant = np.zeros(1)
+                self._constant = np.zeros(1, dtype=np.int64)
             return None
         if self.facts.is_classification:
             present, places = np.unique(rows.y, return_inverse=True)

@@ -14,6 +14,7 @@ from reparto.errors import MissingExtraError, UsageError
 NAME = "model.skops"
 #: Types of scikit-learn that skops does not know by itself: numbers, and no code of the file's.
 TRUSTED = (
+    "scipy.sparse._csr.csr_matrix",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.metrics._dist_metrics.EuclideanDistance32",

@@ -84,17 +84,22 @@ class NaiveBayes(EstimatorTechnique):
         )
 
     def space(self, facts: TableFacts) -> Space:
-        """Its kind, and how sure it may be of what it has never seen."""
+        """How sure it may be of what it has never seen; counts are what sparse tables hold."""
+        if facts.is_sparse:
+            kinds = ("multinomial", "complement")
+            return {"model_type": Choice(kinds), "smoothing": Float(1e-3, 10.0, log=True)}
         return {
-            "model_type": Choice(("gaussian", "multinomial", "complement")),
-            "smoothing": Float(1e-3, 10.0, log=True),
+            "model_type": Choice(("gaussian",)),
             "var_smoothing": Float(1e-9, 0.1, log=True),
         }
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
-        """For measurements, then for counts."""
-        return (
-            {"model_type": "gaussian", "smoothing": 1.0, "var_smoothing": 1e-9},
-            {"model_type": "gaussian", "smoothing": 1.0, "var_smoothing": 0.01},
-            {"model_type": "multinomial", "smoothing": 1.0, "var_smoothing": 1e-9},
+        """For counts, or for measurements."""
+        if facts.is_sparse:
+            return (
+                {"model_type": "multinomial", "smoothing": 1.0},
+                {"model_type": "complement", "smoothing": 0.3},
+            )
+        return tuple(
+            {"model_type": "gaussian", "var_smoothing": smoothing} for smoothing in (1e-9, 0.01)
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from reparto.search._rows import Matrix, Vector
 from reparto.search._space import Choice, Int, Space
 from reparto.search.techniques import _linear_params as common

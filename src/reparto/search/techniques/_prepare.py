@@ -1,6 +1,6 @@
 """Preparation: rows as an estimator wants them, by what the training rows say, and only they.
 
-plain     themselves; nothing is copied
+plain     themselves, nothing is copied; a column without any value is 0
 filled    no missing value: the median, and a column that says so
 encoded   filled; one column for each level of a category; constant columns are left out
 scaled    encoded; mean 0 and deviation 1
@@ -28,6 +28,8 @@ MOST_LEVELS = 64
 SKEWED = 1.0
 #: The shape of a column is kept as so many quantiles.
 QUANTILES = 200
+#: In deviations: what is farther away is as far, so that distances stay numbers.
+FARTHEST = 1e6
 #: Beyond this, float32 is infinite.
 LARGEST = 3e38
 
@@ -59,6 +61,8 @@ class Preparation:
         if _is_sparse(x):
             is_scaled = self._kind in ("scaled", "shaped")
             self._state = _sparse_state(x) if is_scaled else {}
+        elif self._kind == "plain":
+            self._state = {"empty": _empty(x)}
         elif self._kind == "filled":
             self._state = _filling(x)
         elif self._kind not in ("plain", "filled"):
@@ -70,7 +74,7 @@ class Preparation:
         if _is_sparse(x):
             return self._sparse(x)
         if self._kind == "plain":
-            return x
+            return self._zeroed(x)
         if self._kind == "filled":
             return self._filled(x)
         return self._scaled(x)
@@ -84,6 +88,14 @@ class Preparation:
         return np.concatenate(
             [state["numbers"][state["kept"]], state["missing"], state["level_columns"]]
         ).astype(np.int64)
+
+    def _zeroed(self, x: Matrix) -> Matrix:
+        empty = self._state["empty"]
+        if not len(empty):
+            return x
+        x = np.array(x)
+        x[:, empty] = 0.0
+        return x
 
     # Numbers that are missing, or are none.
 
@@ -123,6 +135,8 @@ class Preparation:
         kept = state["kept"]
         part = part if len(kept) == part.shape[1] else part[:, kept]
         scaled = (part - state["means"]) / state["deviations"]
+        if self._kind != "encoded":
+            np.clip(scaled, -FARTHEST, FARTHEST, out=scaled)
         parts = [scaled]
         if len(state["missing"]):
             parts.append((~np.isfinite(x[:, state["missing"]])).astype(np.float64))
@@ -174,6 +188,12 @@ _is_sparse = is_sparse
 def _numbers_of(x: Matrix, numbers: NDArray[np.int64]) -> _Floats:
     part = x if len(numbers) == x.shape[1] else x[:, numbers]
     return np.asarray(part, dtype=np.float64)
+
+
+def _empty(x: Matrix) -> NDArray[np.int64]:
+    """Columns without any number."""
+    maybe = np.flatnonzero(~np.isfinite(x[0])) if len(x) else np.zeros(0, np.int64)
+    return np.array([it for it in maybe if not np.isfinite(x[:, it]).any()], dtype=np.int64)
 
 
 def _filling(x: Matrix) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from reparto.search._rows import Matrix, Vector
 from reparto.search._space import Choice, Float, Int, Space
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._params import Flag, Number, Param, Params, Whole
+from reparto.search.techniques._prepare import LARGEST
 from reparto.search.techniques._tree_params import (
     FEATURES,
     IDLE,
@@ -31,24 +33,23 @@ MOST_LEAVES = 15_000
 class _TreeTrainer(EstimatorTrainer):
     prepares = "plain"
 
-    def _fits_float32(self, x: Matrix) -> Matrix:
+    def _fit_for_trees(self, x: Matrix) -> Matrix:
         """Trees look at float32: what is beyond it is its end."""
-        values = x if isinstance(x, np.ndarray) else x.data
-        with np.errstate(over="ignore", invalid="ignore"):
-            most = np.nanmax(np.abs(values)) if values.size and not np.isnan(values).all() else 0.0
-        if most <= 3e38:
-            return x
-        if isinstance(x, np.ndarray):
-            return np.clip(x, -3e38, 3e38)
-        x = x.copy()
-        x.data = np.clip(np.nan_to_num(x.data, nan=0.0), -3e38, 3e38)
-        return x
+        if not isinstance(x, np.ndarray):
+            return x  # the preparation has seen to it
+        if not x.size or -LARGEST <= np.fmin.reduce(x, axis=None) <= LARGEST >= np.fmax.reduce(
+            x, axis=None
+        ):
+            # Whether a value is missing is asked in a way that wants to be able to write.
+            locked = x.dtype == np.float32 and not x.flags.writeable
+            return np.array(x) if locked and np.isnan(x.sum()) else x
+        return np.clip(x, -LARGEST, LARGEST)
 
     def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
-        self.estimator.fit(self._fits_float32(x), y)
+        self.estimator.fit(self._fit_for_trees(x), y)
 
     def answer(self, x: Matrix) -> Vector:
-        return super().answer(self._fits_float32(x))
+        return super().answer(self._fit_for_trees(x))
 
     def weights(self) -> Vector | None:
         found: Vector = self.estimator.feature_importances_
@@ -165,7 +166,7 @@ class RandomForest(EstimatorTechnique):
     def space(self, facts: TableFacts) -> Space:
         """Columns a split looks at, leaves, rows a tree sees. More trees are only better."""
         found: dict[str, Any] = {
-            "max_features": Float(0.1, 1.0),
+            "max_features": Float(0.7 * _root(facts), 1.0),
             "min_samples_leaf": Int(1, 32, log=True),
             "subsampling_rate": Choice((0.5, 0.75, 1.0)),
         }
@@ -175,16 +176,19 @@ class RandomForest(EstimatorTechnique):
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
         """Breiman's, then smoother and greedier ones."""
+        root, names = _root(facts), ("max_features", "min_samples_leaf")
         if facts.is_classification:
-            return (
-                {"max_features": "sqrt", "criterion": "entropy"},
-                {"max_features": "sqrt", "min_samples_leaf": 3},
-                {"max_features": 0.5, "min_samples_leaf": 2, "criterion": "entropy"},
+            return _listed(
+                (*names, "criterion", "subsampling_rate"),
+                (root, 1, "entropy", 1.0),
+                (root, 3, "gini", 1.0),
+                (max(root, 0.5), 2, "entropy", 1.0),
             )
-        return (
-            {"max_features": 0.33},
-            {"max_features": 0.7, "min_samples_leaf": 2},
-            {"max_features": "sqrt"},
+        return _listed(
+            (*names, "subsampling_rate"),
+            (max(root, 0.33), 1, 1.0),
+            (max(root, 0.7), 2, 1.0),
+            (root, 1, 1.0),
         )
 
 
@@ -197,7 +201,7 @@ class ExtraTrees(RandomForest):
     def space(self, facts: TableFacts) -> Space:
         """Columns a split looks at, and leaves."""
         found: dict[str, Any] = {
-            "max_features": Float(0.1, 1.0),
+            "max_features": Float(0.7 * _root(facts), 1.0),
             "min_samples_leaf": Int(1, 32, log=True),
         }
         if facts.is_classification:
@@ -206,14 +210,21 @@ class ExtraTrees(RandomForest):
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
         """The library's, then smoother ones."""
+        root, names = _root(facts), ("max_features", "min_samples_leaf")
         if facts.is_classification:
-            return (
-                {"max_features": "sqrt", "criterion": "entropy"},
-                {"max_features": 0.75, "min_samples_leaf": 2, "criterion": "entropy"},
-                {"max_features": "sqrt", "min_samples_leaf": 4},
+            return _listed(
+                (*names, "criterion"),
+                (root, 1, "entropy"),
+                (max(root, 0.75), 2, "entropy"),
+                (root, 4, "gini"),
             )
-        return (
-            {"max_features": 1.0},
-            {"max_features": 0.5, "min_samples_leaf": 2},
-            {"max_features": 0.75, "min_samples_leaf": 4},
-        )
+        return _listed(names, (1.0, 1), (max(root, 0.5), 2), (max(root, 0.75), 4))
+
+
+def _root(facts: TableFacts) -> float:
+    """The root of the columns, as a share of them."""
+    return 1.0 / math.sqrt(max(1, facts.num_columns))
+
+
+def _listed(names: Sequence[str], *values: Sequence[Any]) -> tuple[Settings, ...]:
+    return tuple(dict(zip(names, one, strict=True)) for one in values)
