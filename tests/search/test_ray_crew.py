@@ -22,7 +22,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def ray():
     pytest.importorskip("ray")
-    from reparto.engines._ray_actors import RayActors
+    from reparto.engines.ray_actors import RayActors
 
     before = dict(os.environ)
     os.environ.pop("RAY_ADDRESS", None)
@@ -35,7 +35,7 @@ def ray():
 
 @pytest.fixture
 def make_crew(ray):
-    from reparto.engines._ray_actors import RayActors
+    from reparto.engines.ray_actors import RayActors
     from reparto.search._remote import RayCrew
 
     made = []

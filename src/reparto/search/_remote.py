@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from reparto.engines._ray_actors import Lost, RayActor, RayActors
+from reparto.engines.ray_actors import Lost, RayActor, RayActors
 from reparto.errors import EngineError
 from reparto.search._crew import (
     Crew,

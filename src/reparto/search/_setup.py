@@ -102,18 +102,30 @@ def table_setup(request: SearchRequest) -> Setup:
     tested = [seen.tested(fold).y for fold in range(len(layout.folds))]
     truths = [one for one in tested if one is not None]
     workers = request.max_workers or max(1, num_cores() // max(1, request.threads))
+    if request.engine == "ray":
+        from reparto.engines.ray_actors import RayActors
+
+        actors = RayActors(request.address, board.num_bytes)
+        closing.callback(actors.close)
+        workers = request.max_workers or max(1, actors.num_cpus() // max(1, request.threads))
 
     def crew() -> Crew:
         from reparto.search._table_work import TableWork
 
-        work = TableWork(board, metric.name)
-        memory = request.memory_bytes or int(free_bytes() * MEMORY_SHARE / workers)
+        work = TableWork(board, metric.name, [one.kind for one in grounds])
         if request.engine == "ray":
-            from reparto.engines import ray_crew
+            from reparto.search._remote import RayCrew
 
-            return ray_crew(work, address=request.address, threads=request.threads)
+            return RayCrew(
+                work,
+                actors=actors,
+                max_workers=workers,
+                threads=request.threads,
+                memory_bytes=request.memory_bytes,
+            )
         from reparto.search._local import LocalCrew
 
+        memory = request.memory_bytes or int(free_bytes() * MEMORY_SHARE / workers)
         return LocalCrew(work, max_workers=workers, threads=request.threads, memory_bytes=memory)
 
     return Setup(

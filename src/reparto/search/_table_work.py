@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import pickle
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from reparto.search._board import Board, Seen
 from reparto.search._rows import Answer, Rows
 from reparto.search._work import Attempt, Fitted, Reached, Work
 from reparto.search.metrics import scores_of
@@ -17,8 +21,10 @@ from reparto.search.techniques import technique_named
 from reparto.search.techniques._base import Setting, Trainer
 from reparto.spec import Candidate, Rung, RungScore
 
-if TYPE_CHECKING:
-    from reparto.search._board import Board, Seen
+#: Of scikit-learn: the first takes half a second, all others together less.
+_FAMILIES = ("ensemble", "linear_model", "svm", "neighbors", "neural_network", "naive_bayes")
+#: Of others, by technique.
+_LIBRARIES = (("lightgbm", "lightgbm"), ("network", "torch"))
 
 
 class TableWork(Work):
@@ -27,12 +33,30 @@ class TableWork(Work):
     Args:
         board: The table, laid out.
         metric: By which candidates are ranked.
+        kinds: Of the techniques that are searched; what they need is imported before any begins.
     """
 
-    def __init__(self, board: Board, metric: str) -> None:
-        self._board, self._metric = board, metric
+    def __init__(self, board: Board, metric: str, kinds: Sequence[str] = ()) -> None:
+        self._board, self._metric, self._kinds = board, metric, tuple(kinds)
         self._threads = 1
         self._seen: Seen | None = None
+
+    def load(self) -> None:
+        """Import libraries."""
+        names = [f"sklearn.{name}" for name in _FAMILIES]
+        names += [name for kind, name in _LIBRARIES if kind in self._kinds]
+        for name in names:
+            importlib.import_module(name)
+
+    def packed(self) -> tuple[Work, Mapping[str, NDArray[Any]]]:
+        """Without the table's memory, which is this machine's, and what is in it."""
+        arrays = self._board.arrays()
+        bare = Board.of_arrays(self._board.plan, {})
+        return TableWork(bare, self._metric, self._kinds), arrays
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take in the table."""
+        self._board = Board.of_arrays(self._board.plan, arrays)
 
     def open(self, threads: int) -> None:
         """Attach to the table."""
