@@ -116,7 +116,9 @@ class Conductor:
             (one for one in earlier if one.score is not None), key=self._loss, default=None
         )
         self._num_begun = len(earlier)
-        self._starting: set[int] = set()
+        self._starting: dict[int, float] = {}  # since when
+        #: The longest that a worker took from when it was acquired until it was ready.
+        self.start_s = 0.0
         self._idle: list[int] = []
         self._running: dict[int, Tally] = {}
         self._again: list[Tally] = []
@@ -186,7 +188,7 @@ class Conductor:
         while num < self._fewest or (wanted and num < self._most):
             worker = self._parts.crew.acquire()
             self._parts.ledger.acquired(worker, self._parts.clock())
-            self._starting.add(worker)
+            self._starting[worker] = self._parts.clock()
             num, wanted = num + 1, False
         while self._idle and not waiting and num > self._fewest:
             if not self._is_exhausted and self._num_begun < self._limits.trials:
@@ -215,7 +217,8 @@ class Conductor:
     def _handle(self, event: Event) -> None:
         if isinstance(event, Ready):
             self._stillborn = 0
-            self._starting.discard(event.worker)
+            began_s = self._starting.pop(event.worker, self._parts.clock())
+            self.start_s = max(self.start_s, self._parts.clock() - began_s)
             self._idle.append(event.worker)
             self._parts.ledger.ready(event.worker, event.host)
         elif isinstance(event, WorkerDied):
@@ -268,7 +271,7 @@ class Conductor:
         now = self._parts.clock()
         self._parts.ledger.released(event.worker, now, "killed" if event.is_ours else "died")
         if event.worker in self._starting:
-            self._starting.discard(event.worker)
+            self._starting.pop(event.worker, None)
             self._stillborn += 1
             if self._stillborn >= MAX_STILLBORN:
                 raise EngineError(f"workers die before they can begin: {event.why}")
@@ -326,4 +329,4 @@ class Conductor:
         for tally in self._again:
             self._add(tally.evaluation("stopped", now), tally)
         self._running, self._again = {}, []
-        self._starting = set()
+        self._starting = {}
