@@ -135,6 +135,16 @@ class CrewContract:
         silence(crew)
         assert start(crew) != worker
 
+    def test_another_worker_can_be_had_as_soon_as_one_is_killed(self, crew):
+        one, two = start(crew, 2)
+        crew.kill(one, "was ended")
+        three = crew.acquire()
+        with pytest.raises(EngineError, match="2 workers"):
+            crew.acquire()
+        died, ready = sorted(events(crew, 2), key=lambda event: event.worker)
+        assert (type(died), died.worker) == (WorkerDied, one)
+        assert (type(ready), ready.worker) == (Ready, three) and two not in (one, three)
+
     def test_idle_worker_can_be_killed(self, crew):
         worker = start(crew)
         crew.kill(worker, "was not needed")
