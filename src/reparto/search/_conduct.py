@@ -117,7 +117,7 @@ class Conductor:
         )
         self._num_begun = len(earlier)
         self._starting: dict[int, float] = {}  # since when
-        #: The longest that a worker took from when it was acquired until it was ready.
+        #: How long the last worker took from when it was acquired until it was ready.
         self.start_s = 0.0
         self._idle: list[int] = []
         self._running: dict[int, Tally] = {}
@@ -218,7 +218,7 @@ class Conductor:
         if isinstance(event, Ready):
             self._stillborn = 0
             began_s = self._starting.pop(event.worker, self._parts.clock())
-            self.start_s = max(self.start_s, self._parts.clock() - began_s)
+            self.start_s = self._parts.clock() - began_s
             self._idle.append(event.worker)
             self._parts.ledger.ready(event.worker, event.host)
         elif isinstance(event, WorkerDied):

@@ -67,6 +67,7 @@ class Finished:
         answers: Of the best, for each fold's tested rows.
         test_answer: Of the model, for the test table.
         importances: Of each column, as the model knows them.
+        lost: What the metric loses when each column is shuffled.
         notes: For people.
     """
 
@@ -76,6 +77,7 @@ class Finished:
     answers: Sequence[Answer] = ()
     test_answer: Answer | None = None
     importances: tuple[float, ...] | None = None
+    lost: tuple[float, ...] | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -257,7 +259,9 @@ class Finish:
             if question.test.y is not None:
                 scores = scores_of(question.facts, answer, question.test.y, x=question.test.x)
         if len(fitted) == 1:
+            scores = dict(next(iter(fitted.values())).test_scores) or scores
             finished.importances = next(iter(fitted.values())).importances
+        finished.lost = _mean_of([(fitted[it].lost, weight) for it, weight in weights.items()])
         size_bytes = sum(one.stat().st_size for one in whole.rglob("*") if one.is_file())
         row_s = sum(one.predict_row_s for one in fitted.values())
         if finished.made is not None:
@@ -273,6 +277,17 @@ class Finish:
             size_bytes=size_bytes,
             predict_row_s=row_s,
         )
+
+
+def _mean_of(
+    parts: Sequence[tuple[tuple[float, ...] | None, float]],
+) -> tuple[float, ...] | None:
+    """Weighted, over members; None if one of them is not known."""
+    known = [(values, weight) for values, weight in parts if values is not None]
+    if not known or len(known) < len(parts):
+        return None
+    places = range(len(known[0][0]))
+    return tuple(sum(weight * values[place] for values, weight in known) for place in places)
 
 
 def _named(choice: Choice) -> str:

@@ -1,82 +1,96 @@
-"""How much each column matters to a model: by what is lost when its values are shuffled."""
+"""How much each column matters to a model: by what is lost when its values are shuffled.
+
+Workers find that out when they have trained on all rows: they have the model, and its libraries.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reparto.search._model import Model
 from reparto.search._rows import Answer, Matrix, Rows
 from reparto.search.metrics import METRICS, scores_of
+from reparto.spec import SearchColumn, TableFacts
 
 if TYPE_CHECKING:
     from reparto.search._board import Seen
 
-#: On so many rows, for so long at most, beside one prediction of them.
-MAX_ROWS, MOST_S = 500, 3.0
+#: On so many rows.
+MAX_ROWS = 500
 
 Importances = tuple[tuple[str, float], ...]
+Predict = Callable[[Matrix], Answer]
 
 
-def importances_of(
-    folder: Path, seen: Seen | None, metric: str, own: Sequence[float] | None
-) -> tuple[Importances, str]:
-    """Of each column, the most important first, adding up to one; and how that was found.
+def shuffled(predict: Predict, seen: Seen, metric: str, most_s: float) -> tuple[float, ...] | None:
+    """What the metric loses when a column is shuffled; None if it would take too long.
 
     Args:
-        folder: Of the model.
-        seen: The table; None where it is elsewhere.
+        predict: Of the model.
+        seen: The table; the rows of the test table are taken where there are any.
         metric: What is lost is told by it.
-        own: As the model counts them; None if it does not.
+        most_s: It may take so long, as far as one prediction tells.
     """
-    if seen is None:
-        return (), ""
-    shuffled = _by_shuffling(folder, seen, metric)
-    if shuffled is not None and max(shuffled) > 0:
-        where = "that it was trained on" if seen.test is None else "of the test table"
-        how = f"what {metric} loses when a column is shuffled, on rows {where}"
-        return _ordered(seen.facts.columns, shuffled), how
-    if own is not None:
-        return _ordered(seen.facts.columns, own), "as the model counts them"
-    return (), ""
-
-
-def _ordered(columns: Sequence[object], values: Sequence[float]) -> Importances:
-    total = sum(max(0.0, value) for value in values) or 1.0
-    names = [str(getattr(column, "name", column)) for column in columns]
-    pairs = [(name, max(0.0, value) / total) for name, value in zip(names, values, strict=True)]
-    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
-
-
-def _by_shuffling(folder: Path, seen: Seen, metric: str) -> list[float] | None:
-    """None if it would take too long, or nothing can be shuffled."""
-    model = Model(folder)
     rows = seen.test if seen.test is not None and seen.test.y is not None else seen.all()
     rows = rows.head(min(1.0, MAX_ROWS / max(1, len(rows))))
     if rows.y is None or not isinstance(rows.x, np.ndarray):
         return None
     began = time.monotonic()
-    model.predict(rows)  # loads it
-    began = time.monotonic()
-    base = _score(model, rows.x, rows, metric)
-    if base is None or (time.monotonic() - began) * rows.x.shape[1] > MOST_S:
+    base = _score(predict, rows.x, rows, seen.facts, metric)
+    if base is None or (time.monotonic() - began) * rows.x.shape[1] > most_s:
         return None
     sign = 1.0 if METRICS[metric].higher_is_better else -1.0
     random, lost = np.random.default_rng(0), []
     changed = np.array(rows.x)
     for column in range(rows.x.shape[1]):
         changed[:, column] = random.permutation(rows.x[:, column])
-        score = _score(model, changed, rows, metric)
+        score = _score(predict, changed, rows, seen.facts, metric)
         lost.append(0.0 if score is None else sign * (base - score))
         changed[:, column] = rows.x[:, column]
-    return lost
+        if time.monotonic() - began > 2 * most_s:
+            return None
+    return tuple(lost)
 
 
-def _score(model: Model, x: Matrix, rows: Rows, metric: str) -> float | None:
-    answer: Answer = model.predict(x)
-    found = scores_of(model.facts, answer, rows.y).get(metric)
-    return None if found is None else float(found)
+def importances_of(
+    columns: Sequence[SearchColumn],
+    lost: Sequence[float] | None,
+    own: Sequence[float] | None,
+    metric: str,
+    *,
+    on_test: bool,
+) -> tuple[Importances, str]:
+    """Of each column, the most important first, adding up to one; and how that was found.
+
+    Args:
+        columns: That the model sees.
+        lost: What the metric loses when each of them is shuffled; None if nobody knows.
+        own: As the model counts them; None if it does not.
+        metric: By which candidates are ranked.
+        on_test: Whether rows of a test table were shuffled.
+    """
+    if lost is not None and len(lost) == len(columns) and max(lost, default=0.0) > 0:
+        where = "of the test table" if on_test else "that it was trained on"
+        how = f"what {metric} loses when a column is shuffled, on rows {where}"
+        return _ordered(columns, lost), how
+    if own is not None and len(own) == len(columns):
+        return _ordered(columns, own), "as the model counts them"
+    return (), ""
+
+
+def _ordered(columns: Sequence[SearchColumn], values: Sequence[float]) -> Importances:
+    total = sum(max(0.0, value) for value in values) or 1.0
+    pairs = [
+        (column.name, max(0.0, value) / total)
+        for column, value in zip(columns, values, strict=True)
+    ]
+    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
+
+
+def _score(
+    predict: Predict, x: Matrix, rows: Rows, facts: TableFacts, metric: str
+) -> float | None:
+    return scores_of(facts, predict(x), rows.y).get(metric)

@@ -189,7 +189,9 @@ class _Search:
             higher_is_better=setup.higher_is_better,
             truths=setup.truths,
             test=setup.test,
-            may_combine=request.ensemble and bool(setup.truths) and not _is_single(request),
+            may_combine=request.ensemble and bool(setup.truths) and not _is_single(request)
+            # There the truths may be a sample, and members are weighed on all tested rows.
+            and request.engine != "spark",
         )
 
     def _conductor(self, setup: Setup, crew: Crew, ledger: Ledger, limits: Limits) -> Conductor:
@@ -208,7 +210,9 @@ class _Search:
         def finishing(evaluations: Sequence[Evaluation]) -> float:
             if question is None:
                 return min(REPORT_S, 0.2 * time_s)
-            return finish_s(evaluations, question, time_s, setup.num_folds)
+            # Workers that are busy then are ended, and another one has to start.
+            start_s = conductor.start_s if time_s else 0.0
+            return start_s + finish_s(evaluations, question, time_s, setup.num_folds)
 
         def keep(evaluation: Evaluation, answers: Sequence[Answer]) -> None:
             if evaluation.status == "done" or len(answers) > 0:
@@ -229,7 +233,7 @@ class _Search:
             keep=keep,
             watcher=self._watcher,
         )
-        return Conductor(
+        conductor = Conductor(
             parts,
             limits,
             min_workers=request.min_workers,
@@ -238,6 +242,7 @@ class _Search:
             higher_is_better=setup.higher_is_better,
             earlier=[one for one in earlier if one.status != "stopped"],
         )
+        return conductor
 
     def _finished(
         self,
@@ -341,7 +346,11 @@ class _Search:
         if finished.model is None or setup.facts is None:
             return (), ""
         return importances_of(
-            self._folder / "model", setup.seen, setup.metric, finished.importances
+            setup.facts.columns,
+            finished.lost,
+            finished.importances,
+            setup.metric,
+            on_test=setup.test is not None and setup.test.y is not None,
         )
 
     def _write_again(self, evaluations: Sequence[Evaluation], finished: Finished) -> str:

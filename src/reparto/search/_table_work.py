@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reparto.search._board import Board, Seen
+from reparto.search._importances import shuffled
 from reparto.search._rows import Answer, Rows
 from reparto.search._work import Attempt, Fitted, Reached, Work
 from reparto.search.metrics import scores_of
@@ -25,6 +26,9 @@ from reparto.spec import Candidate, Rung, RungScore
 _FAMILIES = ("ensemble", "linear_model", "svm", "neighbors", "neural_network", "naive_bayes")
 #: Of others, by technique.
 _LIBRARIES = (("lightgbm", "lightgbm"), ("network", "torch"))
+
+#: Finding out what each column matters takes so long at most.
+IMPORTANCES_S = 2.0
 
 
 class TableWork(Work):
@@ -80,6 +84,7 @@ class TableWork(Work):
         checked(trainer.predict(sample.x))
         predict_s = time.monotonic() - began
         importances = trainer.importances()
+        most_s = min(IMPORTANCES_S, 0.2 + 0.2 * fit_s)
         return Fitted(
             folder=folder,
             fit_s=fit_s,
@@ -87,6 +92,7 @@ class TableWork(Work):
             predict_row_s=predict_s / len(sample),
             test_answer=None if seen.test is None else checked(trainer.predict(seen.test.x)),
             importances=None if importances is None else tuple(map(float, importances)),
+            lost=shuffled(trainer.predict, seen, self._metric, most_s),
         )
 
     def close(self) -> None:
@@ -139,6 +145,7 @@ class _TableAttempt(Attempt):
             answer=_light(answer) if whole else None,
             size_bytes=self._size_bytes,
             predict_row_s=predict_s / max(1, len(tested)),
+            notes=tuple(self._trainer.notes()),
         )
 
     def _score(self, scores: dict[str, float], answer: Answer, tested: Rows) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -45,7 +45,10 @@ class Fitted:
         size_bytes: Of its files.
         predict_row_s: Seconds of predicting one row, in a batch.
         test_answer: For the rows of the test table; None if there is none.
+        test_scores: Of the test table, by every metric, where the table is not on this machine;
+            `test_answer` is then for a sample of it.
         importances: Of each column, adding up to one; None if the model does not know them.
+        lost: What the metric loses when each column is shuffled; None if that took too long.
     """
 
     folder: str
@@ -53,7 +56,9 @@ class Fitted:
     size_bytes: int = 0
     predict_row_s: float = 0.0
     test_answer: Answer | None = None
+    test_scores: Mapping[str, float] = field(default_factory=dict)
     importances: tuple[float, ...] | None = None
+    lost: tuple[float, ...] | None = None
 
 
 class Attempt(ABC):
