@@ -197,7 +197,7 @@ def _there(*found: Figure | None) -> Iterator[Figure]:
 
 def _metrics(result: SearchResult) -> str:
     header, rows = _tables.metrics(result)
-    if len(rows) < 2 and result.facts is None:
+    if not rows:
         return ""
     return f"<h2>All metrics of the best</h2>{html_table(header, _escaped(rows), kind='numbers')}"
 

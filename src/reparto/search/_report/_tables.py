@@ -40,6 +40,8 @@ def metrics(result: SearchResult) -> tuple[tuple[str, ...], Rows]:
         rows.append((*row, *([number(tested.get(name))] if tested else []),
                      direction_of(name, result)))  # fmt: skip
     last = ("test table",) if tested else ()
+    if len(rows) < 2 and result.facts is None:
+        return (), []  # the leaderboard says it
     return ("metric", "mean ± deviation", "from fold to fold", *last, ""), rows
 
 
