@@ -10,18 +10,13 @@ The keeper (`_local_keeper`) is a process of its own, since this one has threads
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
 import selectors
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from reparto.errors import EngineError
 from reparto.search._crew import (
@@ -36,22 +31,10 @@ from reparto.search._crew import (
     WorkerDied,
 )
 from reparto.search._local_channel import Inbox
-from reparto.search._local_keeper import (
-    MESSAGE_BYTES,
-    Begin,
-    End,
-    Ended,
-    LetGo,
-    Start,
-    Unborn,
-)
+from reparto.search._local_keeper import End, Ended, LetGo, Start, Unborn
+from reparto.search._local_process import KeeperProcess
 from reparto.search._local_worker import Stillborn
 from reparto.search._work import Work
-
-#: The keeper has so long to end all of its workers.
-CLOSE_S = 10.0
-_COMMAND = "from reparto.search._local_keeper import main; main()"
-_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB", "BLIS")
 
 
 @dataclass
@@ -91,21 +74,25 @@ class LocalCrew(Crew):
         threads: That each of them may use.
         memory_bytes: That a worker may have of its own beyond what it has when it is ready; None
             for any.
+        keeper: One that was started before, for as many threads; closed with the crew.
     """
 
     def __init__(
-        self, work: Work, *, max_workers: int, threads: int, memory_bytes: int | None
+        self,
+        work: Work,
+        *,
+        max_workers: int,
+        threads: int,
+        memory_bytes: int | None,
+        keeper: KeeperProcess | None = None,
     ) -> None:
         self.max_workers = max_workers
-        self._memory_bytes = memory_bytes
-        self._begin = Begin(threads, memory_bytes, tuple(sys.path))
-        self._packed = pickle.dumps(work, protocol=pickle.HIGHEST_PROTOCOL)
+        self._work, self._threads, self._memory_bytes = work, threads, memory_bytes
         self._workers: dict[int, _Worker] = {}
         self._next = 0
         self._events: list[Event] = []
-        self._keeper: _Keeper | None = _Keeper(self._begin, self._packed)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._keeper.line, selectors.EVENT_READ)
+        self._keeper: KeeperProcess | None = self._with_work(keeper or KeeperProcess(threads))
 
     def acquire(self) -> int:
         """Let the keeper start a worker.
@@ -118,8 +105,7 @@ class LocalCrew(Crew):
             raise EngineError(f"there are {self.max_workers} workers already, as many as may be")
         with _uninterrupted():
             if self._keeper is None:
-                self._keeper = _Keeper(self._begin, self._packed)
-                self._selector.register(self._keeper.line, selectors.EVENT_READ)
+                self._keeper = self._with_work(KeeperProcess(self._threads))
             number, self._next = self._next, self._next + 1
             ours, theirs = socket.socketpair()
             one = self._workers[number] = _Worker(Inbox(ours))
@@ -190,6 +176,15 @@ class LocalCrew(Crew):
             self._drop_keeper()
             self._selector.close()
             self._selector = selectors.DefaultSelector()
+
+    def _with_work(self, keeper: KeeperProcess) -> KeeperProcess:
+        try:
+            keeper.begin(self._work, self._memory_bytes)
+        except BaseException:  # it cannot be pickled
+            keeper.close()
+            raise
+        self._selector.register(keeper.line, selectors.EVENT_READ)
+        return keeper
 
     def _hear(self, number: int) -> None:
         one = self._workers.get(number)
@@ -274,61 +269,6 @@ class LocalCrew(Crew):
         with contextlib.suppress(KeyError):
             self._selector.unregister(one.inbox)
         one.inbox.close()
-
-
-class _Keeper:
-    """The keeper's process, and the line to it."""
-
-    def __init__(self, begin: Begin, packed: bytes) -> None:
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
-        with theirs, tempfile.TemporaryFile() as file:
-            file.write(packed)
-            file.seek(0)
-            number = theirs.fileno()
-            self._process = subprocess.Popen(
-                (sys.executable, "-P", "-c", _COMMAND, str(number)),
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **_environment(begin.threads)},
-                pass_fds=[number],
-                start_new_session=True,  # Ctrl-C ends us, and we end it
-            )
-            self.tell(begin, file.fileno())
-
-    def tell(self, message: Any, *files: int) -> None:
-        """Send a message; if nobody is there any more, that will be heard."""
-        with contextlib.suppress(OSError):
-            socket.send_fds(self.line, [pickle.dumps(message)], files)
-
-    def hear(self) -> Any:
-        """The next message; None if the keeper is gone."""
-        try:
-            data = self.line.recv(MESSAGE_BYTES)
-        except OSError:
-            return None
-        return pickle.loads(data) if data else None
-
-    def said(self) -> str:
-        """What it printed last."""
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4096))
-        return self._output.read().decode(errors="replace").strip()
-
-    def close(self) -> None:
-        """Let it end all of its workers, and wait until they are gone."""
-        self.line.close()
-        try:
-            self._process.wait(CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # and the kernel its workers
-            self._process.wait()
-        self._output.close()
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """For libraries, which look only once."""
-    return {f"{name}_NUM_THREADS": str(threads) for name in _LIBRARIES}
 
 
 def _manner(status: int) -> str:

@@ -2,7 +2,7 @@
 
     crew ──work, limits──► keeper: imports, once; computes nothing, so that it can fork
          ──begin 3───────►   │ fork ──► worker 3 ◄──tasks, answers──► crew
-                             │ looks at its memory, 40 times a second; ends it if it is too much
+                             │ looks at its memory, 25 times a second; ends it if it is too much
          ◄─ended 3, its last words──  reaps it, with all that it has left behind
          ──(end of file)─►  ends everything
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import pickle
 import selectors
@@ -32,7 +33,7 @@ from reparto.search._local_memory import Gauge
 from reparto.search._local_worker import MARK, become_worker
 from reparto.search._work import Work
 
-LOOK_S = 0.025
+LOOK_S = 0.04
 #: Of what a worker prints, so much is kept.
 LAST_BYTES = 8192
 #: A worker that is let go of has so long to end.
@@ -44,12 +45,19 @@ _UNWANTED = ("pandas", "pyarrow")
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """Where modules are found, and those that can be imported before the work is known."""
+
+    path: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Begin:
     """What a keeper needs to begin; it comes with the file of the pickled work."""
 
     threads: int
     memory_bytes: int | None
-    path: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,9 @@ class Keeper:
         if not data:
             return False
         asked = pickle.loads(data)
-        if isinstance(asked, Begin):
+        if isinstance(asked, Prepare):
+            _prepare(asked)
+        elif isinstance(asked, Begin):
             self._begin(asked, files[0])
         elif isinstance(asked, Start):
             with socket.socket(fileno=files[0]) as line:
@@ -178,7 +188,6 @@ class Keeper:
 
     def _begin(self, asked: Begin, file: int) -> None:
         self._limits = asked
-        sys.path[:] = asked.path
         try:
             with os.fdopen(file, "rb") as packed, without(_UNWANTED):
                 work = pickle.load(packed)
@@ -214,6 +223,7 @@ class Keeper:
             )
         os.close(output_of_worker)
         os.set_blocking(output, False)
+        gauge.watch(pid)
         self._children[number] = _Child(pid, output, gauge)
         self._selector.register(output, selectors.EVENT_READ, number)
 
@@ -233,7 +243,7 @@ class Keeper:
         """End workers that take too much memory, or do not end by themselves."""
         most = self._limits.memory_bytes if self._children else None
         for child in self._children.values():
-            own = child.gauge.look(child.pid)
+            own = child.gauge.look()
             if most is not None and own > most:
                 child.too_much = True
                 _kill(child.pid)
@@ -284,6 +294,14 @@ class Keeper:
 
     def _tell(self, message: Any) -> None:
         self._line.sendall(pickle.dumps(message))
+
+
+def _prepare(asked: Prepare) -> None:
+    sys.path[:] = asked.path
+    with without(_UNWANTED):
+        for name in asked.modules:
+            with contextlib.suppress(ImportError):  # whoever needs it will say so
+                importlib.import_module(name)
 
 
 def has_ended(pid: int) -> bool:

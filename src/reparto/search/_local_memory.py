@@ -24,10 +24,17 @@ _TASK, _BASE, _PEAK, _READY, _SHARED = range(5)
 RESERVE_SHARE, RESERVE_BYTES = 1.25, 256 << 20
 
 
-def own_and_shared(pid: int | str = "self") -> tuple[int, int]:
-    """Memory of a process that is its own, and that is shared; 0 if it is gone."""
+def own_and_shared(statm: int | None = None) -> tuple[int, int]:
+    """Memory of a process that is its own, and that is shared; 0 if it is gone.
+
+    Args:
+        statm: Its file of that name, open; None for this process.
+    """
     try:
-        fields = Path(f"/proc/{pid}/statm").read_bytes().split()
+        if statm is None:
+            fields = Path("/proc/self/statm").read_bytes().split()
+        else:
+            fields = os.pread(statm, 256, 0).split()
     except OSError:
         return 0, 0
     shared = int(fields[2])
@@ -37,13 +44,14 @@ def own_and_shared(pid: int | str = "self") -> tuple[int, int]:
 class Gauge:
     """A page that a worker and its keeper share, made before the one becomes the other.
 
-    `look` and `seen` are called by the keeper, the others by the worker.
+    `watch`, `look` and `seen` are called by the keeper, the others by the worker.
     """
 
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, _PAGE)
         self._cells = memoryview(self._page).cast("q")
         self._has_mark = False
+        self._statm = -1
 
     def ready(self) -> None:
         """All that the worker has now is what it begins with."""
@@ -74,12 +82,16 @@ class Gauge:
         self._note(own)
         return self.seen()
 
-    def look(self, pid: int) -> int:
+    def watch(self, pid: int) -> None:
+        """The worker is this process."""
+        self._statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+
+    def look(self) -> int:
         """What the worker has beyond what it began with; 0 if it has no task."""
         task = self._cells[_TASK]
         if not self._cells[_BASE]:
             return 0
-        own, shared = own_and_shared(pid)
+        own, shared = own_and_shared(self._statm)
         if task == self._cells[_TASK]:
             self._note(own)
             self._cells[_SHARED] = max(self._cells[_SHARED], shared)
@@ -94,6 +106,8 @@ class Gauge:
 
     def close(self) -> None:
         """Let go of the page."""
+        if self._statm >= 0:
+            os.close(self._statm)
         self._cells.release()
         self._page.close()
 
