@@ -49,7 +49,7 @@ class CalibratedTrainer(EstimatorTrainer):
     def answer(self, x: Matrix) -> Vector:
         if not self.facts.is_classification:
             return super().answer(x)
-        assert self._weights is not None
+        assert self._weights is not None and self._shift is not None
         found = self._distances(self.estimator, x) @ self._weights + self._shift
         if found.shape[1] == 1:
             found = np.concatenate([np.zeros_like(found), found], axis=1)

@@ -181,7 +181,8 @@ class EstimatorTrainer(Trainer):
         several, one = self.settings.get("thresholds"), self.settings.get("threshold")
         if several is None and one is None:
             return None
-        found = np.array(several if several is not None else (1.0 - one, one), dtype=np.float64)
+        asked = several if one is None else (1.0 - one, one)
+        found: _Floats = np.array(asked, dtype=np.float64)
         assert len(found) == num_classes, "checked before"
         return np.maximum(found, 1e-12)
 
@@ -260,6 +261,11 @@ class EstimatorTechnique(Technique):
             raise UsageError(
                 f"{self.kind}: a threshold is for two classes, and there are {len(facts.classes)}",
                 remedy="give thresholds, one for each class",
+            )
+        if read.get("threshold") is not None and read.get("thresholds") is not None:
+            raise UsageError(
+                f"{self.kind} is given threshold and thresholds, which say the same",
+                remedy="leave one of them out",
             )
         self.check_read(read, facts)
 

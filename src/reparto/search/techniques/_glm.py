@@ -149,24 +149,26 @@ class _GeneralizedTrainer(EstimatorTrainer):
 
     def _fitted(self, x: _Floats, y: _Floats) -> _Floats:
         link, begin = self._own_link(), self._begin(y)
+        weights: _Floats
         ridge = np.full(x.shape[1], self.settings["reg_param"])
         ridge[: self._intercept] = 0.0
         eta, weights = link.of_mean(begin), np.zeros(x.shape[1])
         for step in range(self.settings["max_iter"]):
             mu = self._clipped(link.mean(eta))
             slope = link.slope(mu)
-            worth = 1.0 / np.maximum(slope**2 * self._variance(mu), 1e-12)
-            worth /= worth.mean()
+            worth: _Floats = 1.0 / np.maximum(slope**2 * self._variance(mu), 1e-12)
+            worth = worth / float(worth.mean())
             goal = eta + (y - mu) * slope
             gram = (x.T * worth) @ x / len(y) + np.diag(ridge + 1e-10)
-            fresh = np.linalg.solve(gram, (x.T * worth) @ goal / len(y))
+            fresh: _Floats = np.linalg.solve(gram, (x.T * worth) @ goal / len(y))
             if not np.all(np.isfinite(fresh)):
                 raise ValueError(
                     f"it found no end: the family {self.settings['family']} with this link does "
                     "not suit the target"
                 )
             moved = float(np.abs(fresh - weights).max())
-            weights, eta = fresh, x @ fresh
+            weights = fresh
+            eta = x @ fresh
             if step and moved <= self.settings["tol"] * max(1.0, float(np.abs(fresh).max())):
                 break
         return weights

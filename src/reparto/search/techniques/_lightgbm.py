@@ -115,7 +115,7 @@ class LightTrainer(EstimatorTrainer):
         settings = self.settings
         num_classes = 0 if self._present is None else len(self._present)
         if num_classes == 0:
-            objective = {"objective": "regression"}
+            objective: dict[str, Any] = {"objective": "regression"}
             if settings["loss"] == "absolute":
                 objective = {"objective": "regression_l1"}
         elif num_classes == 2:

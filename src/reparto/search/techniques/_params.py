@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,7 +197,7 @@ class Params:
             for name in (param.name, *param.also):
                 self._names[_plain(name)] = param.name
 
-    def __iter__(self) -> Iterable[Param]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Param]:
         return iter(self._params.values())
 
     def named(self, name: str) -> str:

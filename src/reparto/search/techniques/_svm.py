@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from reparto.errors import UsageError
 from reparto.search._rows import Vector
 from reparto.search._space import Choice, Float, Space
 from reparto.search.techniques import _linear_params as common
@@ -67,6 +68,15 @@ class _LinearTrainer(CalibratedTrainer):
             tol=max(settings["tol"], 1e-6),
             random_state=self.seed,
         )
+
+    def _thresholds(self, num_classes: int) -> Vector | None:
+        """MLlib's threshold is a distance; it is worth some probability."""
+        margin = self.settings["margin_threshold"]
+        if margin is None or self._weights is None or self._shift is None:
+            return None
+        share = 1.0 / (1.0 + np.exp(-(margin * self._weights[0, 0] + self._shift[0])))
+        found: Vector = np.clip([1.0 - share, share], 1e-12, 1.0)
+        return found
 
     def weights(self) -> Vector | None:
         found: Vector = np.abs(np.atleast_2d(self.estimator.coef_)).sum(axis=0)
@@ -157,14 +167,7 @@ class LinearSVM(EstimatorTechnique):
 
     def check_read(self, read: Mapping[str, Any], facts: TableFacts) -> None:
         """A threshold of the distance is for two classes."""
-        if read["margin_threshold"] is not None:
-            self.refuse_threshold(facts)
-
-    def refuse_threshold(self, facts: TableFacts) -> None:
-        """Of several classes there is no one distance."""
-        from reparto.errors import UsageError
-
-        if facts.domain != "binary":
+        if read["margin_threshold"] is not None and facts.domain != "binary":
             raise UsageError(
                 f"{self.kind}: a threshold is for two classes, and there are {len(facts.classes)}",
                 remedy="leave it out",

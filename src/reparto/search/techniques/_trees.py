@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -99,7 +99,16 @@ class _ForestTrainer(_TreeTrainer):
         self.estimator.n_estimators = max(1, round(share * self.settings["num_trees"]))
         super().grow(x, y, share)
 
-    def restore(self, state: Any) -> None:
+    def answer(self, x: Matrix) -> Vector:
+        found = super().answer(x)
+        if not self.facts.is_classification:
+            return found
+        # That no tree has seen a class here does not mean that it cannot be.
+        num_trees, num_classes = len(self.estimator.estimators_), found.shape[1]
+        smooth: Vector = (found * num_trees + 1.0 / num_classes) / (num_trees + 1.0)
+        return smooth
+
+    def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         if self.estimator is not None:
             self.estimator.n_jobs = self.threads
