@@ -9,7 +9,7 @@ import pytest
 from reparto.cli import _parser, main
 from reparto.cli._search_board import bill_text, result_lines, row_text, size_text
 from reparto.cli._search_request import folder_of, request_of
-from reparto.cli._search_screen import SearchScreen, settings_text
+from reparto.cli._search_screen import SearchScreen, number_text, settings_text
 from reparto.errors import UsageError
 from reparto.spec import (
     Bill,
@@ -239,7 +239,7 @@ def test_what_was_read_is_told_with_the_reasons():
     screen, stream = screen_of()
     screen.read(FACTS, ("svm", "tree"), "5 stratified folds")
     told = stream.getvalue()
-    assert "flats.csv: csv, 90 rows of 100 × 2 columns (1 numbers, 1 categories)" in told
+    assert "flats.csv: csv, 90 rows of 100 × 2 columns (1 number, 1 category)" in told
     assert "district: category of 2 levels, 3 missing (few words)" in told
     assert "kind: binary, 2 classes: no 60 · yes 30" in told
     assert "5 stratified folds" in told and "2 techniques: svm, tree" in told
@@ -307,6 +307,9 @@ def test_quantities_are_written_for_people():
     assert [row_text(it) for it in (0, 2e-6, 3e-3, 2)] == ["", "2 µs", "3 ms", "2 s"]
     assert "1 worker held for 10.0 s in all, busy for 9.0 s (90%)" in bill_text(RESULT.bill)
     assert "at 0.4 an hour: 0.00111" in bill_text(RESULT.bill)
+    numbers = [number_text(it) for it in (0.97123456, 100190.4, 1e-7, -54321.9)]
+    assert numbers == ["0.97123", "100190", "1e-07", "-54322"]
+    assert number_text(3519.2, 2) == "3500"
     assert settings_text({"members": [[3, 0.75], [1, 0.25]]}) == "#3 75%, #1 25%"
     assert settings_text({"layers": (8, 4), "rate": 1e-5}) == "layers=[8,4] rate=1e-05"
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from reparto.errors import UsageError
-from reparto.search import read_request
+from reparto.search import load, read_request, search
 from reparto.search._request import schemas
 from reparto.search._request_schema import PLATFORM, faults_of
 from reparto.spec import Candidate, SearchRequest, to_plain
@@ -157,6 +157,39 @@ def test_function_needs_no_data(folder):
     request = read_request({"domain": "misc-functions", "methods": methods})
     assert (request.domain, request.techniques) == ("function", ("branin",))
     assert request.spaces == {"branin": {"x1": (0, 3.1), "x2": (2.3,)}}
+
+
+def perceptron(*parameters):
+    parameters = [{"param": name, "values": values} for name, values in parameters]
+    methods = [{"algorithm": "multilayer-perceptron-classifier", "hyperparameters": parameters}]
+    return platform(methods=methods)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "hidden"),
+    [
+        ([("layers", [[2, 5, 2], ["2", "4", "3", "2"]])], ((5,), (4, 3))),
+        ([("layers", ["[2, 5, 2]"])], ((5,),)),
+        (
+            [("numHiddenLayers", [1, 2]), ("hiddenLayersWidth", [5, 32])],
+            ((5,), (32,), (5, 5), (32, 32)),
+        ),
+        ([("inputLayerWidth", [2]), ("hiddenLayersWidth", [8])], ((8,),)),
+    ],
+)
+def test_layers_of_a_perceptron_are_the_hidden_ones(folder, parameters, hidden):
+    request = read_request(written(folder, perceptron(*parameters)))
+    assert request.spaces["multilayer-perceptron"]["hidden_layers"] == hidden
+    named = "layers" in parameters[0][0] or "inputLayerWidth" in parameters[0][0]
+    assert any("follows from the data" in note for note in request.notes) or not named
+
+
+def test_layers_that_cannot_be_are_told_where_they_stand(folder):
+    plain = perceptron(("maxIter", [9]), ("layers", [[2, 5, 2], [2, -5, 2], 7]))
+    lines = refusal(written(folder, plain)).message.splitlines()
+    places = [line.split(": ")[1] for line in lines]
+    where = "methods[0].hyperparameters[1].values"
+    assert places == [f"{where}[1]", f"{where}[2]"]
 
 
 def test_all_that_is_wrong_is_told_at_once_and_where(folder):
@@ -345,3 +378,15 @@ def test_example_is_read_and_its_methods_are_known(path):
 
 def test_there_is_an_example_of_each_algorithm():
     assert len(REQUESTS) == 16
+
+
+@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)
+def test_example_runs_to_its_end(path, tmp_path):
+    result = search(read_request(path), tmp_path / "found")
+    assert result.best is not None
+    assert [one.failure for one in result.evaluations if one.status == "failed"] == []
+    assert result.ended in ("trials", "exhausted")
+    if result.request.domain != "function":
+        model = load(tmp_path / "found")
+        rows = model.read(result.request.data)
+        assert len(model.predict(rows).values) == len(rows)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from reparto.cli._search_screen import counted, failure_line, settings_text
+from reparto.cli._search_screen import counted, failure_line, number_text, settings_text
 from reparto.cli._style import columns, duration
 from reparto.spec import Bill, Evaluation, SearchResult
 
@@ -56,7 +56,16 @@ def board_lines(result: SearchResult) -> list[str]:
     rows = [("", f"{result.metric}", "spread", "technique", "time", "size", "a row", "settings")]
     rows += [_row(place, one) for place, one in enumerate(board[:MOST_ROWS], 1)]
     if result.baseline is not None:
-        constant = ("–", f"{result.baseline:.5g}", "", "(best constant answer)", "", "", "", "")
+        constant = (
+            "–",
+            number_text(result.baseline),
+            "",
+            "(best constant answer)",
+            "",
+            "",
+            "",
+            "",
+        )
         rows.append(constant)
     lines = columns(rows)
     if len(board) > MOST_ROWS:
@@ -68,8 +77,8 @@ def board_lines(result: SearchResult) -> list[str]:
 def _row(place: int, one: Evaluation) -> tuple[str, ...]:
     return (
         str(place),
-        "" if one.score is None else f"{one.score:.5g}",
-        "" if one.spread is None else f"± {one.spread:.2g}",
+        "" if one.score is None else number_text(one.score),
+        "" if one.spread is None else f"± {number_text(one.spread, 2)}",
         f"#{one.candidate.number} {one.candidate.technique}",
         duration(one.busy_s) if one.busy_s else "",
         size_text(one.size_bytes),
@@ -88,7 +97,9 @@ def _facts(result: SearchResult, folder: Path) -> list[tuple[str, str]]:
         rows.append(("best", f"{what}{_scores(result, best)}"))
     if (model := result.model) is not None:
         if model.test_scores:
-            shown = " · ".join(f"{name} {it:.4g}" for name, it in model.test_scores.items())
+            shown = " · ".join(
+                f"{name} {number_text(it)}" for name, it in model.test_scores.items()
+            )
             rows.append(("test", f"{shown}  (rows that nobody had seen)"))
         place = os.path.relpath(folder / model.folder)
         size = size_text(model.size_bytes)
@@ -103,7 +114,7 @@ def _facts(result: SearchResult, folder: Path) -> list[tuple[str, str]]:
 def _scores(result: SearchResult, best: Evaluation) -> str:
     own = [(result.metric, best.score)] if best.score is not None else []
     others = [(name, it) for name, it in best.scores.items() if name != result.metric]
-    shown = " · ".join(f"{name} {it:.4g}" for name, it in [*own, *others])
+    shown = " · ".join(f"{name} {number_text(it)}" for name, it in [*own, *others])
     return f": {shown}" if shown else ""
 
 

@@ -52,7 +52,8 @@ class SearchScreen(SearchWatcher):
             self.say(line)
         self.say(f"  tested   {split}")
         names = ", ".join(techniques)
-        self.say(f"  tried    {len(techniques)} techniques: {names}" if techniques else "")
+        noun = "technique" if len(techniques) == 1 else "techniques"
+        self.say(f"  tried    {len(techniques)} {noun}: {names}" if techniques else "")
         for note in facts.notes:
             self.note(note)
 
@@ -134,7 +135,8 @@ class SearchScreen(SearchWatcher):
         parts.append(f"{self._busy} of {self._held} workers busy")
         parts.append(counted(self._ended))
         if self._best is not None and self._best.score is not None:
-            parts.append(f"best {self._best.score:.4g} ({self._best.candidate.technique})")
+            best = f"{number_text(self._best.score)} ({self._best.candidate.technique})"
+            parts.append(f"best {best}")
         return " · ".join(parts)
 
 
@@ -151,8 +153,8 @@ def counted(ended: Mapping[str, int]) -> str:
 
 def candidate_line(one: Evaluation) -> str:
     """A candidate in a line: its number, score, technique and settings."""
-    spread = "" if one.spread is None else f" ± {one.spread:.2g}"
-    score = "no score" if one.score is None else f"{one.score:.5g}{spread}"
+    spread = "" if one.spread is None else f" ± {number_text(one.spread, 2)}"
+    score = "no score" if one.score is None else f"{number_text(one.score)}{spread}"
     settings = settings_text(one.candidate.settings)
     return f"{score}  #{one.candidate.number} {one.candidate.technique}  {settings}".rstrip()
 
@@ -176,6 +178,12 @@ def settings_text(settings: Mapping[str, Any], most: int = 6) -> str:
     return f"{shown}{' …' if len(settings) > most else ''}"
 
 
+def number_text(number: float, figures: int = 5) -> str:
+    """A number with so many figures; large ones are written out: ``100190``, not ``1.0e+05``."""
+    text = f"{number:.{figures}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(number) < 1e12 else text
+
+
 def value_text(value: Any) -> str:
     """A setting's value, numbers with four figures."""
     if isinstance(value, float):
@@ -190,8 +198,12 @@ def facts_lines(facts: TableFacts) -> list[str]:
     rows = f"{facts.num_rows:,}".replace(",", " ")
     used = f" of {facts.num_rows_in_file}" if 0 < facts.num_rows < facts.num_rows_in_file else ""
     kinds = Counter(column.kind for column in facts.columns)
-    plural = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
-    each = ", ".join(f"{kinds[kind]} {word}" for kind, word in plural.items() if kinds[kind])
+    many = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
+    each = ", ".join(
+        f"{kinds[kind]} {word if kinds[kind] > 1 else kind}"
+        for kind, word in many.items()
+        if kinds[kind]
+    )
     sparse = ", sparse" if facts.is_sparse else ""
     lines = [
         f"  read     {facts.path}: {facts.format}, {rows} rows{used} × "

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from reparto.errors import UsageError
 from reparto.search._function_work import function_named
 from reparto.search._request import found, nowhere, refuse
+from reparto.search._request_layers import with_hidden_layers
 from reparto.search._request_schema import PLATFORM, Fault, faults_of, shown
 from reparto.search._setup import num_cores
 from reparto.spec import Candidate, Domain, SearchKind, SearchRequest, TableFacts
@@ -206,26 +207,45 @@ def _methods(plain: Mapping[str, Any], domain: Domain | None, reading: _Reading)
         except UsageError as error:
             reading.faults.append(Fault(f"{where}.algorithm", _in_a_line(error)))
             continue
-        spaces: dict[str, tuple[Any, ...]] = {}
-        for number, parameter in enumerate(one.get("hyperparameters", ())):
-            place = f"{where}.hyperparameters[{number}]"
-            values = tuple(dict.fromkeys(map(_value, parameter["values"])))
-            try:
-                name = known.setting(str(parameter["param"]))
-            except UsageError as error:
-                reading.faults.append(Fault(f"{place}.param", _in_a_line(error)))
-                continue
-            if name in spaces:
-                reading.faults.append(Fault(f"{place}.param", f"{name} is there twice"))
-            for position, value in enumerate(values):
-                try:
-                    known.check(name, value)
-                except UsageError as error:
-                    fault = Fault(f"{place}.values[{position}]", _in_a_line(error))
-                    reading.faults.append(fault)
-            spaces[name] = values
+        spaces = _spaces(known, one.get("hyperparameters", ()), where, reading)
         made.append(_Method(known.kind, spaces))
     return made
+
+
+def _spaces(
+    known: _Algorithm, given: Sequence[Mapping[str, Any]], where: str, reading: _Reading
+) -> dict[str, tuple[Any, ...]]:
+    """Values by our names of a method's hyperparameters."""
+    values: dict[str, Sequence[Any]] = {}
+    places: dict[str, int] = {}
+    for number, parameter in enumerate(given):
+        name = str(parameter["param"])
+        if name in values:
+            reading.faults.append(
+                Fault(f"{where}.hyperparameters[{number}].param", f"{name} is there twice")
+            )
+        values[name], places[name] = tuple(map(_value, parameter["values"])), number
+    if known.kind == "multilayer-perceptron":
+        values, faults, notes = with_hidden_layers(values, where, places)
+        reading.faults += faults
+        reading.notes += notes
+    spaces: dict[str, tuple[Any, ...]] = {}
+    for name, some in values.items():
+        place = f"{where}.hyperparameters[{places.get(name, 0)}]"
+        try:
+            own = known.setting(name)
+        except UsageError as error:
+            reading.faults.append(Fault(f"{place}.param", _in_a_line(error)))
+            continue
+        if own in spaces:
+            reading.faults.append(Fault(f"{place}.param", f"{own} is there twice"))
+        for position, value in enumerate(some):
+            try:
+                known.check(own, value)
+            except UsageError as error:
+                reading.faults.append(Fault(f"{place}.values[{position}]", _in_a_line(error)))
+        spaces[own] = tuple(dict.fromkeys(some))
+    return spaces
 
 
 def _in_a_line(error: UsageError) -> str:
