@@ -28,8 +28,9 @@ _UNIQUE_SHARE, _UNIQUE_ROWS = 0.9, 20
 _NUMBER_SHARE, _NUMBER_VALUES = 0.97, 10
 #: Names of columns that number the rows.
 _ROW_NAMES = re.compile(
-    r"(unnamed(: ?|_)\d+|__index_level_\d+__|row|rows|nr|no|num|key|index|idx|level_0|"
-    r"(.*[_\- .])?(id|uid|uuid|guid|idx|index)|row[_ ]?(id|num|number|name|names|no|nr|index)|rownames|.*Id|.*ID)",
+    r"(unnamed(: ?|_)\d+|__index_level_\d+__|row|rows|nr|no|num|key|index|idx|level_0|rownames|"
+    r"(.*[_\- .])?(id|uid|uuid|guid|idx|index)|row[_ ]?(id|num|number|name|names|no|nr|index)|"
+    r".*Id|.*ID)"
 )
 
 

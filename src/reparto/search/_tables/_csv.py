@@ -41,6 +41,9 @@ class CsvSource(Source):
         super().__init__(
             text.path, "csv", unique_names(list(names), notes), bool(dialect.names), notes=notes
         )
+        self.blank = frozenset(
+            own for own, name in zip(self.names, dialect.names, strict=False) if not name
+        )
         self._text, self._dialect = text, dialect
         self._texts = {it for it, is_text in enumerate(dialect.are_text) if is_text}
         self._wanted: set[int] | None = None
@@ -170,21 +173,22 @@ class CsvSource(Source):
                 remedy="name each column, or leave the line of names out",
             )
         with self._text.lines() as lines:
-            reader: Any = (
-                (line.split() for line in lines)
-                if delimiter == BLANKS
-                else csv.reader(lines, delimiter=delimiter)
+            rows = (re.sub(r"[ \t]+", " ", it.strip()) for it in lines)
+            is_blanks = delimiter == BLANKS
+            reader = csv.reader(
+                rows if is_blanks else lines, delimiter=" " if is_blanks else delimiter
             )
             number = 0
             try:
-                for number, row in enumerate(reader, 1):
+                for row in reader:
+                    number += 1
                     if row and len(row) != width:
-                        line = number if delimiter == BLANKS else reader.line_num
                         return UsageError(
-                            f"{self.path}, line {line}: {len(row)} values where {width} are "
-                            f"expected: {shortened(delimiter.join(row), 80)}",
+                            f"{self.path}, line {reader.line_num}: {len(row)} values where "
+                            f"{width} are expected: "
+                            f"{shortened((' ' if is_blanks else delimiter).join(row), 80)}",
                             remedy="correct the line, or put quotes around a value that has "
-                            f"{delimiter!r} in it",
+                            f"{'blanks' if is_blanks else repr(delimiter)} in it",
                         )
             except csv.Error as error:
                 return UsageError(

@@ -16,6 +16,7 @@ from reparto.search._tables._arrays import missing
 from reparto.search._tables._columns import Decided, decide, is_row_name
 from reparto.search._tables._digest import digest_of
 from reparto.search._tables._encode import encoder_of
+from reparto.search._tables._forms import spelled
 from reparto.search._tables._roles import Roles, groups_of, roles_of, time_column
 from reparto.search._tables._size import Draw, Size, size_of
 from reparto.search._tables._source import Batch, Source
@@ -32,7 +33,7 @@ def dense_table(source: Source, request: SearchRequest) -> Table:
         UsageError: If it cannot be, with what to do next.
     """
     roles = roles_of(source, request)
-    counted = {it for it in source.names if it == roles.target or is_row_name(it)}
+    counted = {it for it in source.names if it == roles.target or _may_number(source, it)}
     survey = survey_of(source, counted, _memory.free_bytes())
     _refuse_small(source, survey.num_rows)
     notes = [*source.notes, *roles.notes]
@@ -51,6 +52,10 @@ def dense_table(source: Source, request: SearchRequest) -> Table:
     notes += size.notes
     filled = _fill(source, survey, decided.columns, target, roles, size, request.seed)
     return _table(source, survey, decided.columns, target, roles, filled, notes)
+
+
+def _may_number(source: Source, name: str) -> bool:
+    return is_row_name(name) or name in source.blank
 
 
 def _refuse_small(source: Source, num_rows: int) -> None:
@@ -77,7 +82,7 @@ def _decided(
             survey.num_rows,
             decided,
             levels=source.levels.get(name, ()),
-            numbers_rows=is_row_name(name),
+            numbers_rows=_may_number(source, name),
             comma_separates=comma,
         )
     target = None
@@ -174,14 +179,15 @@ def _table(
         keep &= ~np.isnan(y)
         absent += int((~keep).sum())
         if absent:
-            notes.append(f"{absent} rows have no value of '{roles.target}', and are left out")
+            notes.append(without(absent, roles.target))
     if times is not None and np.isnan(times[keep]).any():
         count = int(np.isnan(times[keep]).sum())
-        notes.append(f"{count} rows have no value of '{roles.time}', and are left out")
+        notes.append(without(count, roles.time))
         keep &= ~np.isnan(times)
     if not keep.all():
         x = x[keep]
-        y, times, groups = (None if it is None else it[keep] for it in (y, times, groups))
+        y, times = (None if it is None else it[keep] for it in (y, times))
+        groups = None if groups is None else groups[keep]
     return finished_table(
         TableFacts(
             path=str(source.path),
@@ -196,6 +202,11 @@ def _table(
         (x, y, groups, times),
         notes,
     )
+
+
+def without(count: int, name: str) -> str:
+    """That so many rows were left out, since they have no value of a column."""
+    return f"left out: {count} row{'s' * (count != 1)} without a value of '{name}'"
 
 
 def finished_table(
@@ -313,8 +324,11 @@ def dense_rows(source: Source, facts: TableFacts, *, with_target: bool) -> Itera
 
 def unknown_target(source: Any, facts: TableFacts, row: int, value: Any) -> UsageError:
     """That a row cannot be tested: its target is missing, or of no class that is known."""
-    of = f", and '{facts.target}' is one of {', '.join(facts.classes[:8])}" if value else ""
+    told = spelled(value) if isinstance(value, float) else str(value or "")
+    what = f"'{facts.target}' is '{told}'" if told else f"'{facts.target}' has no value"
+    if told and facts.is_classification:
+        what += f", which is none of the classes {', '.join(facts.classes[:8])}"
     return UsageError(
-        f"{source.path}, row {row + 1}: '{facts.target}' is {value!r}{of}",
+        f"{source.path}, row {row + 1}: {what}",
         remedy="correct the row or leave it out: it cannot be tested",
     )

@@ -93,8 +93,8 @@ def sniff(sample: str, known: Sequence[str] = ()) -> Dialect:
 def rows_of(text: str, delimiter: str, most: int = _MOST_ROWS) -> list[list[str]]:
     """The values of the first rows; a row that cannot be understood ends them."""
     if delimiter == BLANKS:
-        lines = [line.split() for line in text.splitlines() if line.strip()]
-        return lines[:most]
+        text = re.sub(r"(?m)^ | $", "", re.sub(r"[ \t\r]+", " ", text))
+        delimiter = " "
     found: list[list[str]] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
@@ -108,7 +108,7 @@ def rows_of(text: str, delimiter: str, most: int = _MOST_ROWS) -> list[list[str]
 
 
 def _delimiter(sample: str) -> str:
-    best, best_score = ",", (0.0, 0)
+    best, best_score, best_width = ",", (0.0, 0), 0
     candidates = list(DELIMITERS)
     if re.search(r"[^\s][ \t]{2,}[^\s]", sample) or re.search(r"(?m)^ +[^\s]", sample):
         candidates[-1] = BLANKS
@@ -123,8 +123,10 @@ def _delimiter(sample: str) -> str:
         score = (round(count / len(rows), 2), -place)
         if delimiter in (" ", BLANKS) and score[0] < 0.98:
             continue  # words of a sentence
-        if score > best_score:
-            best, best_score = delimiter, score
+        # A single tab among many blanks parts no more than they do.
+        is_finer = delimiter == BLANKS and best == "\t" and width > best_width
+        if score > best_score or is_finer:
+            best, best_score, best_width = delimiter, score, width
     return best
 
 

@@ -138,12 +138,14 @@ def _name_by_place(source: Source, facts: TableFacts, with_target: bool) -> None
 
 def _dense_rows(source: Source, facts: TableFacts, with_target: bool) -> Rows:
     limit = int(0.5 * _memory.free_bytes())
-    parts, answers, taken = [], [], 0
+    parts: list[Vector] = []
+    answers: list[Vector] = []
+    taken = 0
     for x, y in dense_rows(source, facts, with_target=with_target):
         taken += 2 * x.nbytes
         if taken > limit:
             raise UsageError(
-                f"{source.path} does not fit into memory: after {sum(map(len, parts))} rows",
+                f"{source.path} does not fit into memory, after row {sum(len(it) for it in parts)}",
                 remedy="split the file, and read one part after another",
             )
         parts.append(x)

@@ -59,6 +59,7 @@ def roles_of(source: Source, request: SearchRequest) -> Roles:
             notes.append(f"left out: '{target}', which was named as the target")
     elif not target:
         free = [it for it in source.names if it not in (groups, time)]
+        free = [it for it in free if it not in source.blank] or free
         if not free:
             raise UsageError(
                 f"{source.path}: no column is left to foretell", remedy="give more columns"
@@ -111,6 +112,6 @@ def groups_of(chunks: list[Any], notes: list[str], name: str) -> NDArray[np.int6
     codes = whole.dictionary_encode().indices
     lacking = codes.null_count
     if lacking:
-        notes.append(f"{lacking} rows have no value of '{name}': they are taken as one group")
+        notes.append(f"rows without a value of '{name}' are taken as one group: {lacking}")
     found: NDArray[np.int64] = codes.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return found + 1 if lacking else found

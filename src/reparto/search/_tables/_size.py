@@ -51,7 +51,8 @@ def size_of(num_rows: int, row_values: float, asked: int | None, what: str) -> S
         )
     wanted = num_rows if asked is None else min(asked, num_rows)
     limit = int(TABLE_SHARE * _memory.free_bytes())
-    dtype = np.dtype(np.float64 if 8 * wanted * row_values <= WIDE_BYTES else np.float32)
+    is_small = 8 * wanted * row_values <= min(WIDE_BYTES, limit)
+    dtype = np.dtype(np.float64 if is_small else np.float32)
     most = int(limit // max(1.0, dtype.itemsize * row_values))
     notes: list[str] = []
     if wanted <= most:

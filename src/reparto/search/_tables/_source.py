@@ -29,6 +29,7 @@ class Source(ABC):
         format: ``csv``, ``parquet``, ``arff``, ``numpy``.
         names: Of the columns, all different.
         has_names: Whether they are the file's own; else they are ``c0``, ``c1``, …
+        blank: Columns above which the file has nothing, while others have a name.
         levels: Of columns for which the file says what values there can be.
         target: The column that is foretold as the file has it; empty if it says nothing of it.
         notes: What was inferred, for people.
@@ -38,6 +39,7 @@ class Source(ABC):
     format: str
     names: tuple[str, ...] = ()
     has_names: bool = True
+    blank: frozenset[str] = frozenset()
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     target: str = ""
     notes: list[str] = field(default_factory=list)

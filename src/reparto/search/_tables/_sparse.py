@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from reparto.errors import UsageError
 from reparto.search._rows import Matrix, Rows
-from reparto.search._tables._dense import finished_table, unknown_target
+from reparto.search._tables._dense import finished_table, unknown_target, without
 from reparto.search._tables._encode import finite
 from reparto.search._tables._forms import spelled
 from reparto.search._tables._size import Draw, size_of
@@ -78,12 +78,12 @@ def sparse_table(source: SparseSource, request: SearchRequest) -> Table:
     keep = np.ones(x.shape[0], bool)
     for values, name in ((y, roles["target"] or source.label), (times, roles["time"])):
         if values is not None and np.isnan(values).any():
-            notes.append(f"{int(np.isnan(values).sum())} rows have no value of '{name}', and are "
-                         "left out")  # fmt: skip
+            notes.append(without(int(np.isnan(values).sum()), name))
             keep &= ~np.isnan(values)
     if not keep.all():
         x = x[keep]
-        y, groups, times = (None if it is None else it[keep] for it in (y, groups, times))
+        y, times = (None if it is None else it[keep] for it in (y, times))
+        groups = None if groups is None else groups[keep]
     return finished_table(
         facts, columns, target, (_shaped(x, columns, notes), y, groups, times), notes
     )
@@ -212,7 +212,8 @@ def _kept(
     """Columns in which not all rows are the same."""
     counts = np.bincount(x.indices, minlength=x.shape[1])
     columns = x.tocsc()
-    kept, same = [], []
+    kept: list[int] = []
+    same: list[int] = []
     for place, count in enumerate(counts.tolist()):
         if names[place] in apart:
             continue

@@ -1,4 +1,4 @@
-"""Survey: what is in each column of a table, gathered chunk by chunk before anything is decided."""
+"""Survey: what is in each column of a table, gathered chunk by chunk before all is decided."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _classes(
         classes = tuple(spelled(it) for it in sorted(numbers))
     elif levels:
         extra = sorted(set(survey.counts) - set(levels))
-        classes = (*(it for it in levels if counts[it]), *extra)
+        classes = (*(it for it in levels if survey.counts[it]), *extra)
     else:
         classes = tuple(sorted(survey.counts, key=level_order))
     if asked == "binary" and len(classes) != 2:
