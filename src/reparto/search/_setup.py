@@ -19,6 +19,7 @@ from reparto.spec import Rung, SearchRequest, TableFacts
 
 if TYPE_CHECKING:
     from reparto.search._board import Seen
+    from reparto.search._local_process import KeeperProcess
     from reparto.search._tables import Table
     from reparto.search.techniques._base import Technique
 
@@ -27,6 +28,8 @@ MEMORY_SHARE = 0.7
 #: Without any limit a small table is searched for so long, a large one for up to so long.
 LEAST_S, MOST_S = 20.0, 300.0
 _SMALL_VALUES = 60_000
+#: From so long a search on, torch is imported once for all workers, before they begin.
+EARLY_S = 60.0
 
 
 @dataclass
@@ -81,6 +84,29 @@ def table_setup(request: SearchRequest) -> Setup:
     Raises:
         UsageError: If the request or the table cannot be.
     """
+    with ExitStack() as made:
+        keeper = None
+        if request.engine != "ray":
+            from reparto.search._local_process import KeeperProcess
+            from reparto.search._table_work import modules_for
+
+            # It imports libraries while the table is read.
+            keeper = KeeperProcess(request.threads, modules_for(_early(request)))
+            made.callback(keeper.close)
+        setup = _laid_out(request, made, keeper)
+        setup.closing = made.pop_all()
+    return setup
+
+
+def _early(request: SearchRequest) -> tuple[str, ...]:
+    """Techniques whose libraries are imported once for all workers, before any begins."""
+    asked = tuple(_kind_of(name) for name in asked_for(request))
+    is_short = request.time_s is not None and request.time_s < EARLY_S
+    # torch takes a second or two: in a short search each worker imports it when it is its turn.
+    return asked or (("lightgbm",) if is_short else ("lightgbm", "network"))
+
+
+def _laid_out(request: SearchRequest, closing: ExitStack, keeper: KeeperProcess | None) -> Setup:
     from reparto.search._board import Board
     from reparto.search._folds import lay_out
     from reparto.search._tables import read_rows, read_table
@@ -94,7 +120,6 @@ def table_setup(request: SearchRequest) -> Setup:
     test = read_rows(request.test, facts) if request.test else None
     layout = lay_out(table, folds=request.folds, split=request.split, seed=request.seed)
     baseline = _baseline(table, layout, metric.name)
-    closing = ExitStack()
     board = Board.put(table, layout, test)
     closing.callback(board.close)
     del table
@@ -109,10 +134,13 @@ def table_setup(request: SearchRequest) -> Setup:
         closing.callback(actors.close)
         workers = request.max_workers or max(1, actors.num_cpus() // max(1, request.threads))
 
+    kinds = {one.kind for one in grounds}
+    early = [kind for kind in _early(request) if kind in kinds]
+
     def crew() -> Crew:
         from reparto.search._table_work import TableWork
 
-        work = TableWork(board, metric.name, [one.kind for one in grounds])
+        work = TableWork(board, metric.name, early)
         if request.engine == "ray":
             from reparto.search._remote import RayCrew
 
@@ -126,7 +154,13 @@ def table_setup(request: SearchRequest) -> Setup:
         from reparto.search._local import LocalCrew
 
         memory = request.memory_bytes or int(free_bytes() * MEMORY_SHARE / workers)
-        return LocalCrew(work, max_workers=workers, threads=request.threads, memory_bytes=memory)
+        return LocalCrew(
+            work,
+            max_workers=workers,
+            threads=request.threads,
+            memory_bytes=memory,
+            keeper=keeper,
+        )
 
     return Setup(
         grounds=grounds,
@@ -143,7 +177,6 @@ def table_setup(request: SearchRequest) -> Setup:
         baseline=baseline,
         default_time_s=time_for(facts),
         notes=[*layout.notes],
-        closing=closing,
     )
 
 

@@ -31,13 +31,20 @@ _LIBRARIES = (("lightgbm", "lightgbm"), ("network", "torch"))
 IMPORTANCES_S = 2.0
 
 
+def modules_for(kinds: Sequence[str]) -> tuple[str, ...]:
+    """What techniques import."""
+    found = [f"sklearn.{name}" for name in _FAMILIES]
+    found += [name for kind, name in _LIBRARIES if kind in kinds]
+    return tuple(found)
+
+
 class TableWork(Work):
     """Trains and tests candidates.
 
     Args:
         board: The table, laid out.
         metric: By which candidates are ranked.
-        kinds: Of the techniques that are searched; what they need is imported before any begins.
+        kinds: Of techniques whose libraries are imported before any worker begins.
     """
 
     def __init__(self, board: Board, metric: str, kinds: Sequence[str] = ()) -> None:
@@ -47,9 +54,7 @@ class TableWork(Work):
 
     def load(self) -> None:
         """Import libraries."""
-        names = [f"sklearn.{name}" for name in _FAMILIES]
-        names += [name for kind, name in _LIBRARIES if kind in self._kinds]
-        for name in names:
+        for name in modules_for(self._kinds):
             importlib.import_module(name)
 
     def packed(self) -> tuple[Work, Mapping[str, NDArray[Any]]]:
