@@ -6,6 +6,9 @@ scikit-learn estimators) and the types named here hold numbers; nothing else is 
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +75,22 @@ def read_kept(folder: Path) -> dict[str, Any]:
 
 def _skops() -> Any:
     try:
-        import skops.io
+        with _without_torch():
+            import skops.io
     except ImportError as error:
         raise MissingExtraError("skops", "search") from error
     return skops.io
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Skops looks into each module of scikit-learn; one is for torch, which takes seconds."""
+    if "torch" in sys.modules:
+        yield
+        return
+    modules: dict[str, Any] = sys.modules
+    modules["torch"] = None  # importing it fails, as if it were not installed
+    try:
+        yield
+    finally:
+        del modules["torch"]
