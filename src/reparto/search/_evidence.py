@@ -13,7 +13,7 @@ class Evidence:
 
     Attributes:
         truth: Of the tested rows of all folds, one fold after the other; None for clustering.
-        answer: Of the best candidate; of a clustering, the cluster of each row.
+        answer: Of the best candidate; of a clustering, the clusters of a sample.
         test_truth: Of the rows of the test table.
         test_answer: Of the model that is saved.
         importances: Of each column, the most important first, adding up to one.

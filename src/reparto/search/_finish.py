@@ -67,6 +67,7 @@ class Finished:
         answers: Of the best, for each fold's tested rows.
         test_answer: Of the model, for the test table.
         importances: Of each column, as the model knows them.
+        clusters: Of a clustering, for a sample of all rows.
         lost: What the metric loses when each column is shuffled.
         notes: For people.
     """
@@ -77,6 +78,7 @@ class Finished:
     answers: Sequence[Answer] = ()
     test_answer: Answer | None = None
     importances: tuple[float, ...] | None = None
+    clusters: Answer | None = None
     lost: tuple[float, ...] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -261,6 +263,7 @@ class Finish:
         if len(fitted) == 1:
             scores = dict(next(iter(fitted.values())).test_scores) or scores
             finished.importances = next(iter(fitted.values())).importances
+            finished.clusters = next(iter(fitted.values())).clusters
         finished.lost = _mean_of([(fitted[it].lost, weight) for it, weight in weights.items()])
         size_bytes = sum(one.stat().st_size for one in whole.rglob("*") if one.is_file())
         row_s = sum(one.predict_row_s for one in fitted.values())

@@ -321,7 +321,7 @@ class _Search:
     def _evidence(self, setup: Setup, finished: Finished) -> Evidence:
         import numpy as np
 
-        truth = answer = None
+        truth, answer = None, finished.clusters
         if finished.answers and setup.truths:
             count = len(finished.answers)
             truth = np.concatenate(setup.truths[:count])

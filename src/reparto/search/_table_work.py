@@ -86,7 +86,7 @@ class TableWork(Work):
         trainer.save(Path(folder))
         sample = seen.all().head(min(1.0, 1000 / max(1, len(seen.all()))))
         began = time.monotonic()
-        checked(trainer.predict(sample.x))
+        sample_answer = checked(trainer.predict(sample.x))
         predict_s = time.monotonic() - began
         importances = trainer.importances()
         most_s = min(IMPORTANCES_S, 0.2 + 0.2 * fit_s)
@@ -97,6 +97,7 @@ class TableWork(Work):
             predict_row_s=predict_s / len(sample),
             test_answer=None if seen.test is None else checked(trainer.predict(seen.test.x)),
             importances=None if importances is None else tuple(map(float, importances)),
+            clusters=sample_answer if seen.facts.domain == "clustering" else None,
             lost=shuffled(trainer.predict, seen, self._metric, most_s),
         )
 

@@ -48,6 +48,7 @@ class Fitted:
         test_scores: Of the test table, by every metric, where the table is not on this machine;
             `test_answer` is then for a sample of it.
         importances: Of each column, adding up to one; None if the model does not know them.
+        clusters: Of a clustering, for a sample of all rows.
         lost: What the metric loses when each column is shuffled; None if that took too long.
     """
 
@@ -58,6 +59,7 @@ class Fitted:
     test_answer: Answer | None = None
     test_scores: Mapping[str, float] = field(default_factory=dict)
     importances: tuple[float, ...] | None = None
+    clusters: Answer | None = None
     lost: tuple[float, ...] | None = None
 
 

@@ -58,7 +58,7 @@ def clusters(proof: Proof) -> Figure | None:
     return Figure(
         title="Clusters",
         svg=_bars("rows of each cluster", rows, "rows"),
-        caption=f"{counted(len(names), 'cluster')} of {counted(int(counts.sum()), 'row')}.{more}",
+        caption=f"{counted(len(names), 'cluster')} in a sample of {counted(int(counts.sum()), 'row')}.{more}",
     )
 
 

@@ -34,7 +34,7 @@ class Proof:
 
     Attributes:
         pairs: For the tested rows of the folds, and for the test table.
-        clusters: The cluster of each row.
+        clusters: Of a sample of the rows.
         importances: Of each column.
         how: How these were found.
         num_test_rows: Of the test table.
