@@ -42,7 +42,7 @@ def importances(proof: Proof) -> Figure | None:
     )
 
 
-def clusters(proof: Proof) -> Figure | None:
+def clusters(proof: Proof, num_rows: int) -> Figure | None:
     """How many rows each cluster has."""
     if proof.clusters is None or not len(proof.clusters):
         return None
@@ -54,11 +54,13 @@ def clusters(proof: Proof) -> Figure | None:
         for i in order
     ]  # fmt: skip
     left = len(names) - len(order)
+    of = "of" if counts.sum() >= num_rows else "in a sample of"
     more = f" {left} smaller ones are not shown." if left else ""
     return Figure(
         title="Clusters",
         svg=_bars("rows of each cluster", rows, "rows"),
-        caption=f"{counted(len(names), 'cluster')} in a sample of {counted(int(counts.sum()), 'row')}.{more}",
+        caption=f"{counted(len(names), 'cluster')} {of} "
+        f"{counted(int(counts.sum()), 'row')}.{more}",
     )
 
 

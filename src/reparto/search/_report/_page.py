@@ -175,7 +175,8 @@ def _figures(title: str, found: Iterable[Figure]) -> str:
 def _of_the_best(result: SearchResult, proof: Proof) -> Iterator[Figure]:
     if result.facts is not None and proof.pairs:
         yield from answer_figures(result.facts, proof.pairs[0])
-    yield from _there(_other_figures.importances(proof), _other_figures.clusters(proof))
+    num_rows = 0 if result.facts is None else result.facts.num_rows
+    yield from _there(_other_figures.importances(proof), _other_figures.clusters(proof, num_rows))
 
 
 def _of_the_search(result: SearchResult) -> Iterator[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
@@ -30,17 +31,18 @@ _ROW = 22  # pixels
 
 
 def reached(one: Evaluation) -> float | None:
-    """A score: its own; of one that was given up, that of its last rung."""
+    """A score: its own; of one that was given up, what it had reached."""
     score = one.score
     if score is None and one.rungs:
-        score = one.rungs[-1].score
+        whole = [it.score for it in one.rungs if it.rung.share >= 1.0]
+        score = statistics.fmean(whole) if whole else one.rungs[-1].score
     return score if score is not None and math.isfinite(score) else None
 
 
 def score_axis(result: SearchResult, scores: Sequence[float], *, label: str = "") -> Axis:
     """An axis for scores, on which hopeless ones do not press the good ones together."""
     found = sorted(scores, reverse=result.higher_is_better)
-    kept = found[: max(2, math.ceil(0.6 * len(found)))]
+    kept = found[: max(8, math.ceil(0.6 * len(found)))]
     rest = found[len(kept) :]
     if kept and rest:
         room = 1.2 * abs(kept[-1] - kept[0])
@@ -89,8 +91,8 @@ def history(result: SearchResult) -> Figure | None:
     return Figure(
         title="History",
         svg=plot.svg(),
-        caption=f"{beyond}A candidate that was given up, or stopped, is drawn with the score of "
-        "the last part of its training.",
+        caption=f"{beyond}A candidate that was given up, or stopped, is drawn with what it had "
+        "reached on fewer folds, or with less training, which is not to be held against others.",
         entries=(*entries, *entries_of(colours, kinds)),
         is_wide=True,
     )
@@ -233,6 +235,9 @@ def _places(values: Sequence[Any], name: str) -> tuple[list[float], Axis]:
             log and statistics.median(numbers) < 0.2 * numbers[-1]
         )  # else it is no matter of ratios
         axis = axis_over(numbers, name, log=log)
+        if all(value is None or isinstance(value, int) for value in values):
+            whole = tuple(tick for tick in axis.told(4) if float(tick[0]).is_integer())
+            axis = dataclasses.replace(axis, ticks=whole) if len(whole) > 1 else axis
         if any(value is None for value in values):  # their own place, left of all
             low = axis.low / (axis.high / axis.low) ** 0.15 if log else (
                 axis.low - 0.15 * (axis.high - axis.low)

@@ -11,7 +11,7 @@ from reparto.search._report import _curves
 from reparto.search._report._proof import Proof
 from reparto.search._report._standing import best_of
 from reparto.search._report._verdict import direction_of
-from reparto.search._report._words import NONE, label_of, number, seconds
+from reparto.search._report._words import NONE, label_of, number, seconds, with_spread
 from reparto.search.metrics import METRICS
 from reparto.spec import Evaluation, SearchResult, TableFacts
 
@@ -34,9 +34,9 @@ def metrics(result: SearchResult) -> tuple[tuple[str, ...], Rows]:
     for name in names:
         values = [one.scores[name] for one in folds if name in one.scores]
         finite = [value for value in values if np.isfinite(value)]
-        spread = f" ± {number(float(np.std(finite, ddof=1)))}" if len(finite) > 1 else ""
+        spread = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
         least = f"{number(min(finite))} to {number(max(finite))}" if len(finite) > 1 else NONE
-        row = [label_of(name), f"{number(best.scores.get(name))}{spread}", least]
+        row = [label_of(name), with_spread(best.scores.get(name), spread), least]
         rows.append((*row, *([number(tested.get(name))] if tested else []),
                      direction_of(name, result)))  # fmt: skip
     last = ("test table",) if tested else ()

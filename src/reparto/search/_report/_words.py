@@ -38,12 +38,22 @@ def _decimals(value: float) -> int:
 
 def plus_minus(one: Evaluation) -> str:
     """A score, and by how much it differs from fold to fold."""
-    told = number(one.score)
-    if one.spread is None or one.score is None or not math.isfinite(one.spread):
+    return with_spread(one.score, one.spread)
+
+
+def with_spread(value: float | None, spread: float | None) -> str:
+    """A number, and how far others are from it; both with as many digits after the point.
+
+    Example:
+        >>> with_spread(0.9706, 0.00213), with_spread(53.87, 6.2), with_spread(0.5, None)
+        ('0.9706 ± 0.0021', '53.87 ± 6.20', '0.5000')
+    """
+    told = number(value)
+    if spread is None or value is None or not math.isfinite(spread):
         return told
-    if 1e-3 <= abs(one.score) < 1000 and one.spread < 1000:
-        return f"{told} ± {one.spread:.{_decimals(one.score)}f}"
-    return f"{told} ± {number(one.spread)}"
+    if 1e-3 <= abs(value) < 1000 and spread < 1000:
+        return f"{told} ± {spread:.{_decimals(value)}f}"
+    return f"{told} ± {number(spread)}"
 
 
 def seconds(value: float) -> str:
