@@ -7,6 +7,7 @@ scikit-learn estimators) and the types named here hold numbers; nothing else is 
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,15 +83,25 @@ def _skops() -> Any:
     return skops.io
 
 
+class _NoTorch(importlib.abc.MetaPathFinder):
+    """Lets the import of torch fail, as if it were not installed.
+
+    ``sys.modules["torch"] = None`` would do so too, but SciPy looks for torch there and takes
+    whatever it finds for a module.
+    """
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        """Refuse torch; of others nothing is known."""
+        if name == "torch":
+            raise ModuleNotFoundError("torch is left out for now", name=name)
+
+
 @contextlib.contextmanager
 def _without_torch() -> Iterator[None]:
     """Skops looks into each module of scikit-learn; one is for torch, which takes seconds."""
-    if "torch" in sys.modules:
-        yield
-        return
-    modules: dict[str, Any] = sys.modules
-    modules["torch"] = None  # importing it fails, as if it were not installed
+    finder = _NoTorch()
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        del modules["torch"]
+        sys.meta_path.remove(finder)
