@@ -27,10 +27,12 @@ from reparto.search._work import Fitted
 from reparto.search.metrics import scores_of
 from reparto.spec import Evaluation, FoundModel, TableFacts
 
-#: To write the report takes about so long.
-REPORT_S = 4.0
+#: To let go of the crew, and to write the report, takes about so long.
+REPORT_S = 2.0
 #: Training on all rows may take so much longer than is thought.
 MARGIN = 1.3
+#: Saving a model, and finding out what matters to it, takes so long.
+SAVING_S = 1.0
 #: Of the time, so much is for an ensemble, but at most so many seconds.
 SHARE, MOST_S = 0.06, 40.0
 
@@ -90,7 +92,7 @@ def finish_s(
     best = best_of(evaluations, higher_is_better=question.higher_is_better)
     if best is None:
         return min(REPORT_S, 0.2 * time_s)
-    alone_s = MARGIN * whole_fit_s(best, num_folds) + 0.5
+    alone_s = MARGIN * whole_fit_s(best, num_folds) + SAVING_S
     extra_s = min(MOST_S, SHARE * time_s) if question.may_combine else 0.0
     return min(REPORT_S, 0.2 * time_s) + max(alone_s, extra_s)
 

@@ -26,14 +26,15 @@ from reparto.spec import Candidate, Rung, RungScore
 _FAMILIES = ("ensemble", "linear_model", "svm", "neighbors", "neural_network", "naive_bayes")
 #: Of others, by technique.
 _LIBRARIES = (("lightgbm", "lightgbm"), ("network", "torch"))
+_SAVING = "reparto.search.techniques._skops"
 
 #: Finding out what each column matters takes so long at most.
 IMPORTANCES_S = 2.0
 
 
 def modules_for(kinds: Sequence[str]) -> tuple[str, ...]:
-    """What techniques import."""
-    found = [f"sklearn.{name}" for name in _FAMILIES]
+    """What techniques import, and what saving a model does."""
+    found = [*(f"sklearn.{name}" for name in _FAMILIES), _SAVING]
     found += [name for kind, name in _LIBRARIES if kind in kinds]
     return tuple(found)
 

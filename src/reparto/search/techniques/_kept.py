@@ -6,10 +6,6 @@ scikit-learn estimators) and the types named here hold numbers; nothing else is 
 
 from __future__ import annotations
 
-import contextlib
-import importlib.abc
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,32 +72,7 @@ def read_kept(folder: Path) -> dict[str, Any]:
 
 def _skops() -> Any:
     try:
-        with _without_torch():
-            import skops.io
+        from reparto.search.techniques._skops import skops_io
     except ImportError as error:
         raise MissingExtraError("skops", "search") from error
-    return skops.io
-
-
-class _NoTorch(importlib.abc.MetaPathFinder):
-    """Lets the import of torch fail, as if it were not installed.
-
-    ``sys.modules["torch"] = None`` would do so too, but SciPy looks for torch there and takes
-    whatever it finds for a module.
-    """
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
-        """Refuse torch; of others nothing is known."""
-        if name == "torch":
-            raise ModuleNotFoundError("torch is left out for now", name=name)
-
-
-@contextlib.contextmanager
-def _without_torch() -> Iterator[None]:
-    """Skops looks into each module of scikit-learn; one is for torch, which takes seconds."""
-    finder = _NoTorch()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+    return skops_io
