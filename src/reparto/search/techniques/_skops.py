@@ -1,7 +1,7 @@
-"""``skops.io``, imported without torch.
+"""``skops.io``, imported without torch, which takes seconds.
 
-It looks into each module of scikit-learn, and one is for torch, which takes seconds. Workers
-import this before they fork, so that saving a model takes no time.
+It looks into each module of scikit-learn, and one of them is for torch. Workers import this before
+they fork, so that saving takes no time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 class _NoTorch(importlib.abc.MetaPathFinder):
     """Lets the import of torch fail, as if it were not installed.
 
-    ``sys.modules["torch"] = None`` would do so too, but SciPy looks for torch there and takes
-    whatever it finds for a module.
+    ``sys.modules["torch"] = None`` would do so too, but SciPy takes what it finds there for a
+    module, and fails.
     """
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:
