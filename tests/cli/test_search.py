@@ -132,6 +132,7 @@ def test_options_have_the_last_word_over_a_request(tmp_path):
         (["a.csv", "--time", "soon"], "'soon'"),
         (["a.csv", "--set", "svm.c"], "no values"),
         (["a.csv", "--memory", "much"], "'much'"),
+        (["a.csv", "--cost", "2"], "nobody says what a worker costs"),
         (["hdfs://host/a.csv"], "is not on this machine"),
     ],
 )
@@ -288,6 +289,12 @@ def test_board_has_scores_time_size_and_the_constant_answer(tmp_path):
     assert "#1 tree depth=3: ValueError: no such depth" in told
     assert "new to you" in told and "seen before" not in told
     assert told.endswith("again: reparto search again.json")
+
+
+def test_board_says_so_where_nothing_was_learned(tmp_path):
+    told = "\n".join(result_lines(dataclasses.replace(RESULT, baseline=0.92), tmp_path))
+    assert "no better than the best constant answer" in told
+    assert "constant answer:" not in "\n".join(result_lines(RESULT, tmp_path))
 
 
 def test_board_says_so_where_nothing_was_found(tmp_path):

@@ -9,6 +9,7 @@ from reparto import api, convert, engines
 from reparto.convert import shapes
 from reparto.spec import Job
 from tests.docs.blocks import ROOT, blocks, files
+from tests.docs.test_tutorials import check
 
 HOW_TO = ROOT / "docs" / "how-to"
 
@@ -89,3 +90,10 @@ def test_diagnostic_shown_in_debug_a_refused_script_is_a_real_one(tmp_path):
     )
     assert done.returncode == 3
     assert [line for line in shown.splitlines() if line not in done.stderr.splitlines()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_commands_of_search_print_what_the_page_shows(tmp_path):
+    check(HOW_TO / "search.md", tmp_path)
+    assert (tmp_path / "prices.csv").read_text().count("\n") == 21

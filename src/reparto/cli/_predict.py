@@ -37,8 +37,8 @@ def add_parser(subparsers: Any) -> None:
 def command(args: argparse.Namespace) -> int:
     """Load, read, predict, write; and score where the truth is there."""
     from reparto.cli._output import write_json
-    from reparto.cli._search_board import row_text
     from reparto.cli._search_screen import number_text
+    from reparto.cli._style import duration
     from reparto.search import load
     from reparto.search.metrics import scores_of
     from reparto.spec import finite
@@ -51,9 +51,8 @@ def command(args: argparse.Namespace) -> int:
     scores = {} if no_truth else scores_of(model.facts, answer, rows.y, x=rows.x)
     if args.out or args.json != "-":
         _write(args.out, model, answer)
-    each = row_text(took_s / max(1, len(rows)))
     say = sys.stderr.write
-    say(f"{model.about.candidate.technique}: {len(rows)} rows, {each} a row\n")
+    say(f"{model.about.candidate.technique}: {len(rows)} rows in {duration(took_s)}\n")
     for name, value in scores.items():
         say(f"  {name} {number_text(value)}\n")
     if no_truth:

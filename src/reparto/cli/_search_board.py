@@ -95,6 +95,9 @@ def _facts(result: SearchResult, folder: Path) -> list[tuple[str, str]]:
     else:
         what = f"#{best.candidate.number} {best.candidate.technique}"
         rows.append(("best", f"{what}{_scores(result, best)}"))
+        rows += [("", note) for note in best.notes]
+        if not _beats_constant(result, best):
+            rows.append(("", "no better than the best constant answer: nothing was learned"))
     if (model := result.model) is not None:
         if model.test_scores:
             shown = " · ".join(
@@ -109,6 +112,13 @@ def _facts(result: SearchResult, folder: Path) -> list[tuple[str, str]]:
         rows.append(("report", "  ".join(os.path.relpath(folder / name) for name in found)))
     rows.append(("bill", bill_text(result.bill)))
     return rows
+
+
+def _beats_constant(result: SearchResult, best: Evaluation) -> bool:
+    if result.baseline is None or best.score is None:
+        return True
+    gain = best.score - result.baseline
+    return gain > 0 if result.higher_is_better else gain < 0
 
 
 def _scores(result: SearchResult, best: Evaluation) -> str:

@@ -109,6 +109,11 @@ def _checked(request: SearchRequest) -> SearchRequest:
         )
     if request.min_workers < 0:
         raise UsageError("--min-workers is below 0", remedy="give 0 or more")
+    if request.cost is not None and not request.price_per_hour:
+        raise UsageError(
+            "--cost says what it may cost, and nobody says what a worker costs",
+            remedy="--price 0.40/h",
+        )
     if "://" in request.data and request.engine != "spark":
         raise UsageError(
             f"{request.data} is not on this machine",
