@@ -48,6 +48,7 @@ class TableFacts:
         num_columns_in_file: Of all kinds, the target among them.
         columns: Those that techniques see, in order; not the target.
         target: The name of the column that is to be foretold; empty for clustering.
+        target_form: How it is written in files, as `SearchColumn.form`.
         domain: What kind of question that is.
         classes: What a class is called, in the order of its number.
         class_counts: Rows of each class.
@@ -65,6 +66,7 @@ class TableFacts:
     num_columns_in_file: int = 0
     columns: tuple[SearchColumn, ...] = ()
     target: str = ""
+    target_form: str = ""
     domain: Domain = "regression"
     classes: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()

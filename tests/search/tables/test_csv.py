@@ -134,6 +134,8 @@ def test_numbers_and_words_mixed_are_a_category_and_it_is_told(read):
         (["12%", "3.5%", "100%"], [12, 3.5, 100]),
         (["1 234", "12 345", "7"], [1234, 12345, 7]),
         (["1e3", "-2.5E-2", "+4"], [1000, -0.025, 4]),
+        (["12 kg", "3.5kg", "1000 kg"], [12, 3.5, 1000]),
+        (["12:30", "00:00:05", "1:00"], [45000, 5, 3600]),
         ([" 1", "2 ", " 3.5 "], [1, 2, 3.5]),
     ],
 )
@@ -156,6 +158,7 @@ def test_thousands_with_points_beside_fractions_with_a_comma(read):
     [
         (["2020-01-02", "2021-12-31"], [1577923200, 1640908800]),
         (["2020-01-02 03:04:05", "2021-12-31 00:00:00"], [1577934245, 1640908800]),
+        (["2020-01-02 03:04:05 UTC", "2021-12-31 00:00:00 UTC"], [1577934245, 1640908800]),
         (["2020-01-02T03:04:05Z", "2021-12-31T01:00:00+01:00"], [1577934245, 1640908800]),
         (["31/12/2021", "02/01/2020"], [1640908800, 1577923200]),
         (["12/31/2021", "01/02/2020"], [1640908800, 1577923200]),
@@ -181,6 +184,53 @@ def test_columns_may_be_parted_by_any_blanks(read):
     table = read("\n".join(rows), "old.data")
     np.testing.assert_array_equal(table.x[:, 1], np.arange(30) * 2)
     np.testing.assert_array_equal(table.y, np.arange(30) + 0.25)
+
+
+def table_lines(delimiter=","):
+    return "".join(f"{n}{delimiter}{n % 3}{delimiter}{n % 2}\n" for n in range(60))
+
+
+@pytest.mark.parametrize(
+    ("above", "delimiter"),
+    [
+        ("# made by me\n\n# on monday\na,b,y\n", ","),
+        ("# a,b,y\n", ","),
+        ("#a b y\n", " "),
+        ("sep=;\na;b;y\n", ";"),
+        ("\n \na;b;y\n", ";"),
+    ],
+)
+def test_what_stands_above_the_names_is_no_row(read, above, delimiter):
+    table = read(above + table_lines(delimiter))
+    assert [column.name for column in table.facts.columns] == ["a", "b"]
+    assert table.facts.num_rows == 60 and table.facts.target == "y"
+
+
+def test_a_wrong_line_below_comments_is_told_by_its_number(read):
+    content = "# one\n# two\na,b,y\n" + table_lines() + "1,2\n" + table_lines()
+    with pytest.raises(UsageError, match="line 64: 2 values where 3 are expected"):
+        read(content)
+
+
+def test_names_may_be_numbers_of_columns_or_years(read):
+    counted = "0,1,2,3\n" + "".join(f"{n}.5,{n * n},{n % 3},{n % 2}\n" for n in range(40))
+    assert [column.name for column in read(counted).facts.columns] == ["0", "1", "2"]
+    years = "land,2019,2020\n" + "".join(f"l{n % 4},{n}.5,{n * n}.25\n" for n in range(40))
+    assert [column.name for column in read(years).facts.columns] == ["land", "2019"]
+
+
+def test_values_may_be_between_single_quotes(read):
+    table = read("a,b,y\n" + "".join(f"'x{n % 3}, z','w{n % 2}',{n % 2}\n" for n in range(30)))
+    assert table.facts.columns[0].levels == ("x0, z", "x1, z", "x2, z")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [('{"a": 1}\n{"a": 2}\n', "JSON"), ("<html><body>404</body></html>", "HTML")],
+)
+def test_text_that_is_no_table_is_refused(read, content, what):
+    with pytest.raises(UsageError, match=f"holds .*{what}"):
+        read(content)
 
 
 def test_values_may_hold_line_ends_and_quotes(read):

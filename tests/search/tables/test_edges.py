@@ -220,3 +220,23 @@ def test_other_rows_with_words_among_numbers_are_missing_there(read, file):
     table = read("a,y\n" + "\n".join(f"{n},{n}.5" for n in range(40)))
     rows = read_rows(file("a\n1\nbroken\n3\n", "o.csv"), table.facts, with_target=False)
     np.testing.assert_array_equal(rows.x, [[1], [np.nan], [3]])
+
+
+def test_the_target_of_other_rows_is_read_as_it_was_written(read, file):
+    content = "Preis;x\n" + "".join(f"1.{n:03},5 €;{n},25\n" for n in range(40))
+    table = read(content, target="Preis")
+    rows = read_rows(file(content, "o.csv"), table.facts)
+    np.testing.assert_array_equal(rows.y, table.y)
+    np.testing.assert_array_equal(rows.x, table.x)
+    assert rows.y[3] == 1003.5 and rows.x[3, 0] == 3.25
+
+
+def test_packed_arrays_that_do_not_fit_are_refused_with_the_way_to_do_it(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1000, 100)), y=np.arange(1000))
+    monkeypatch.setattr(_memory, "free_bytes", lambda: 1_000_000)
+    with pytest.raises(UsageError, match=r"0\.000808 GB.*\n.*np\.save as \.npy"):
+        read_table(SearchRequest(data=str(tmp_path / "a.npz")))
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "a.npy", rng.normal(size=(1000, 100)))
+    table = read_table(SearchRequest(data=str(tmp_path / "a.npy")))
+    assert table.facts.num_rows < 600 and table.facts.num_rows_in_file == 1000

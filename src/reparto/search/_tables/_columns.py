@@ -189,7 +189,7 @@ def _category(survey: ColumnSurvey, decided: Decided) -> SearchColumn:
             "ones are kept, others count as missing"
         )
     levels = tuple(sorted(kept, key=level_order))
-    why = f"{len(levels)} levels: {_few(levels)}"
+    why = f"{len(levels)} level{'s' * (len(levels) != 1)}: {_few(levels)}"
     mixed = [value for value in levels if number_reader("")(value) is not None]
     if mixed and len(mixed) < len(levels):
         why += f"; numbers and others are mixed, such as {_few((mixed[0],))} among them"

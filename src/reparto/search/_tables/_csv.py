@@ -35,6 +35,7 @@ class CsvSource(Source):
 
     def __init__(self, text: Text, known: tuple[str, ...] = ()) -> None:
         settle_encoding(text)
+        _refuse_other(text)
         dialect = sniff(text.sample, known)
         notes: list[str] = []
         names = dialect.names or tuple(f"c{index}" for index in range(dialect.width))
@@ -47,9 +48,8 @@ class CsvSource(Source):
         self._text, self._dialect = text, dialect
         self._texts = {it for it, is_text in enumerate(dialect.are_text) if is_text}
         self._wanted: set[int] | None = None
-        self._newlines = dialect.has_quotes and any(
-            "\n" in value for row in rows_of(text.sample, dialect.delimiter) for value in row
-        )
+        rows = rows_of(text.sample, dialect.delimiter, quote=dialect.quote)
+        self._newlines = dialect.has_quotes and any("\n" in it for row in rows for it in row)
         self._block_bytes = int(min(max(_ROWS * dialect.row_bytes, _LEAST_BYTES), _MOST_BYTES))
         packed = f", packed with {text.packed}" if text.packed else ""
         letters = "" if text.encoding == "utf-8" else f", letters in {text.encoding}"
@@ -115,13 +115,14 @@ class CsvSource(Source):
         return (
             csv_.ReadOptions(
                 column_names=numbers,
-                skip_rows=dialect.num_blank,
-                skip_rows_after_names=int(bool(dialect.names)),
+                skip_rows=dialect.num_skipped,
+                skip_rows_after_names=int(dialect.has_names),
                 block_size=self._block_bytes,
                 encoding="utf8" if encoding in ("utf-8", "utf-8-sig") else encoding,
             ),
             csv_.ParseOptions(
                 delimiter=" " if dialect.delimiter == BLANKS else dialect.delimiter,
+                quote_char=dialect.quote,
                 newlines_in_values=self._newlines,
             ),
             csv_.ConvertOptions(
@@ -175,18 +176,23 @@ class CsvSource(Source):
         with self._text.lines() as lines:
             rows = (re.sub(r"[ \t]+", " ", it.strip()) for it in lines)
             is_blanks = delimiter == BLANKS
+            for _ in range(self._dialect.num_skipped):
+                next(lines)
             reader = csv.reader(
-                rows if is_blanks else lines, delimiter=" " if is_blanks else delimiter
+                rows if is_blanks else lines,
+                delimiter=" " if is_blanks else delimiter,
+                quotechar=self._dialect.quote,
             )
             number = 0
             try:
                 for row in reader:
                     number += 1
                     if row and len(row) != width:
+                        line = self._dialect.num_skipped + reader.line_num
+                        told = shortened((" " if is_blanks else delimiter).join(row), 80)
                         return UsageError(
-                            f"{self.path}, line {reader.line_num}: {len(row)} values where "
-                            f"{width} are expected: "
-                            f"{shortened((' ' if is_blanks else delimiter).join(row), 80)}",
+                            f"{self.path}, line {line}: {len(row)} values where {width} are "
+                            f"expected: {told}",
                             remedy="correct the line, or put quotes around a value that has "
                             f"{'blanks' if is_blanks else repr(delimiter)} in it",
                         )
@@ -197,4 +203,15 @@ class CsvSource(Source):
                 )
         return UsageError(
             f"{self.path}: some rows have not {width} values", remedy="a quote is never closed"
+        )
+
+
+def _refuse_other(text: Text) -> None:
+    """Refuse what is text, and no table."""
+    start = text.sample.lstrip("\ufeff \r\n\t")[:200].lower()
+    if re.match(r'\{\s*"|\[\s*[{\["]', start):
+        raise UsageError(f"{text.path} holds JSON", remedy="save the table in it as CSV")
+    if start.startswith(("<!doctype", "<html", "<?xml")):
+        raise UsageError(
+            f"{text.path} holds a page of HTML or XML", remedy="get the table itself, as CSV"
         )

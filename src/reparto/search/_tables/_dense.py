@@ -16,7 +16,7 @@ from reparto.search._tables._arrays import missing
 from reparto.search._tables._columns import Decided, decide, is_row_name
 from reparto.search._tables._digest import digest_of
 from reparto.search._tables._encode import encoder_of
-from reparto.search._tables._forms import spelled
+from reparto.search._tables._forms import ISO_FORM, spelled
 from reparto.search._tables._roles import Roles, groups_of, roles_of, time_column
 from reparto.search._tables._size import Draw, Size, size_of
 from reparto.search._tables._source import Batch, Source
@@ -249,6 +249,7 @@ def finished_table(
         num_rows=int(x.shape[0]),
         columns=tuple(columns),
         target="" if target is None else target.column.name,
+        target_form="" if target is None else target.column.form,
         domain="clustering" if target is None else target.domain,
         classes=classes,
         class_counts=counts,
@@ -299,9 +300,11 @@ def dense_rows(source: Source, facts: TableFacts, *, with_target: bool) -> Itera
         UsageError: If a row's target is missing or unknown.
     """
     columns = list(facts.columns)
-    target = SearchColumn(name=facts.target, kind="number")
+    target = SearchColumn(name=facts.target, form=facts.target_form)
     if facts.is_classification:
         target = dataclasses.replace(target, kind="category", levels=facts.classes)
+    elif "%" in facts.target_form or facts.target_form == ISO_FORM:
+        target = dataclasses.replace(target, kind="date")
     encoders = [(column.name, encoder_of(column)) for column in columns]
     answer = encoder_of(target) if with_target else None
     dtype = np.float64 if len(columns) < 1_000_000 else np.float32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
@@ -48,7 +49,9 @@ _POINT = re.compile(
     r"[+-]?\d{1,3}([, '’\u00a0\u202f]\d{3})*(\.\d+)?|[+-]?\d*\.?\d+([eE][+-]?\d+)?"
 )
 _COMMA = re.compile(r"[+-]?\d{1,3}([. '’\u00a0\u202f]\d{3})*(,\d+)?|[+-]?\d*,?\d+([eE][+-]?\d+)?")
-POINT_FORM, COMMA_FORM = "1,234.5", "1.234,5"
+POINT_FORM, COMMA_FORM, CLOCK_FORM = "1,234.5", "1.234,5", "12:34:56"
+_CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(:([0-5]\d(\.\d+)?))?")
+_UNIT = re.compile(r"[+-]?[\d.,' ]*\d\s*([A-Za-zµ°/²³]{1,10})")
 
 Reader = Callable[[str], float | None]
 
@@ -57,17 +60,20 @@ def number_reader(form: str) -> Reader:
     """What makes a number of a text written so; None where it is no number.
 
     Args:
-        form: Empty for plain numbers, else `POINT_FORM` or `COMMA_FORM`.
+        form: Empty for plain numbers, else `POINT_FORM`, `COMMA_FORM`, either of them with a unit
+            behind it (``1,234.5 kg``), or `CLOCK_FORM`, of which seconds are made.
     """
     if not form:
         return _plain
-    pattern = _POINT if form == POINT_FORM else _COMMA
+    if form == CLOCK_FORM:
+        return _clock
+    form, _, unit = form.partition(" ")
+    pattern, kept = (_POINT, ".") if form == POINT_FORM else (_COMMA, ",")
 
     def read(text: str) -> float | None:
-        bare = _MARKS.sub(r"\1\2", text.strip())
+        bare = _MARKS.sub(r"\1\2", text.strip().removesuffix(unit).rstrip())
         if not pattern.fullmatch(bare):
             return _plain(text)
-        kept = "." if form == POINT_FORM else ","
         digits = "".join("." if it == kept else it for it in bare if it in f"+-0123456789eE{kept}")
         return float(digits)
 
@@ -79,6 +85,14 @@ def _plain(text: str) -> float | None:
     return float(bare) if PLAIN.fullmatch(bare) else None
 
 
+def _clock(text: str) -> float | None:
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        return None
+    hours, minutes, _, seconds, _ = found.groups()
+    return 3600.0 * int(hours) + 60.0 * int(minutes) + float(seconds or 0)
+
+
 def number_form(texts: Iterable[str], *, comma_separates: bool) -> str:
     """The form in which most of these can be read: empty for plain numbers.
 
@@ -88,23 +102,26 @@ def number_form(texts: Iterable[str], *, comma_separates: bool) -> str:
             rather a thousand than a bit more than one.
     """
     some = [text.strip() for text in texts]
-    counts = {
-        form: sum(number_reader(form)(text) is not None for text in some)
-        for form in ("", POINT_FORM, COMMA_FORM)
-    }
+    units = Counter(found.group(1) for text in some if (found := _UNIT.fullmatch(text)))
+    unit, count = max(units.items(), key=lambda item: item[1], default=("", 0))
+    unit = f" {unit}" if 2 * count > len(some) else ""
+    forms = ("", POINT_FORM + unit, COMMA_FORM + unit, CLOCK_FORM)
+    counts = {form: sum(number_reader(form)(text) is not None for text in some) for form in forms}
     most = max(counts.values())
     if counts[""] == most:
         return ""
-    if counts[POINT_FORM] != counts[COMMA_FORM]:
-        return POINT_FORM if counts[POINT_FORM] == most else COMMA_FORM
+    if counts[CLOCK_FORM] == most:
+        return CLOCK_FORM
+    if counts[forms[1]] != counts[forms[2]]:
+        return forms[1] if counts[forms[1]] == most else forms[2]
     bare = [_MARKS.sub(r"\1\2", text) for text in some]
     if not any("," in text for text in bare):  # only thousands apart, 1.234.567 or 1 234
-        return COMMA_FORM if any(text.count(".") > 1 for text in bare) else POINT_FORM
+        return forms[2] if any(text.count(".") > 1 for text in bare) else forms[1]
     if any(text.count(",") > 1 for text in bare):
-        return POINT_FORM
+        return forms[1]
     if any(re.match(r"[+-]?0,", text) for text in bare):
-        return COMMA_FORM
-    return POINT_FORM if comma_separates else COMMA_FORM
+        return forms[2]
+    return forms[1] if comma_separates else forms[2]
 
 
 #: Patterns that a date has, and how it may then be written; those with the day first come second.
@@ -123,7 +140,7 @@ _DATES = (
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %I:%M:%S%p")
 _ISO = re.compile(
-    r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?)?(Z| ?[+-]\d\d:?\d\d)?"
+    r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?)?(Z| ?[+-]\d\d:?\d\d| UTC| GMT)?"
 )
 ISO_FORM = "ISO 8601"
 
@@ -148,6 +165,7 @@ def _iso(text: str) -> float | None:
     if not _ISO.fullmatch(bare):
         return None
     bare = re.sub(r"(\.\d{6})\d+", r"\1", bare).replace(" +", "+")
+    bare = re.sub(" (UTC|GMT)$", "Z", bare)
     try:
         when = datetime.fromisoformat(f"{bare}-01" if len(bare) == 7 else bare)
     except ValueError:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reparto.errors import UsageError
+from reparto.search import _memory
 from reparto.search._tables._source import (
     Batch,
     Source,
@@ -23,6 +24,8 @@ from reparto.search._tables._source import (
 from reparto.search._tables._text import imported
 
 _VALUES = 4 << 20
+#: The arrays of a .npz file may take this part of the memory that is free.
+_MOST_SHARE = 0.3
 _X = ("x", "data", "features", "x_train", "train_x", "inputs")
 _Y = ("y", "target", "targets", "labels", "label", "y_train", "train_y")
 _NAMES = ("feature_names", "columns", "names")
@@ -62,7 +65,13 @@ def open_numpy(path: Path) -> Source | SparseSource:
 
 
 def _loaded(path: Path) -> Any:
+    """One array that is mapped, or several by name.
+
+    Raises:
+        UsageError: If they cannot be read, or would not fit into memory.
+    """
     try:
+        _refuse_large(path)
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if isinstance(found, np.ndarray):
             return found
@@ -79,6 +88,21 @@ def _loaded(path: Path) -> Any:
             f"{path} cannot be read: {shortened(told, 150)}",
             remedy="it is damaged, or was not copied as a whole: get it again",
         ) from error
+
+
+def _refuse_large(path: Path) -> None:
+    """Refuse a packed file that does not fit: unlike a .npy file, it cannot be read in parts."""
+    if path.suffix.lower() != ".npz":
+        return
+    with zipfile.ZipFile(path) as archive:
+        size = sum(one.file_size for one in archive.infolist())
+    free = _memory.free_bytes()
+    if size > _MOST_SHARE * free:
+        raise UsageError(
+            f"{path} holds arrays of {size / 1e9:.3g} GB, and {free / 1e9:.3g} GB of memory are "
+            "free",
+            remedy="save X, with y as its last column, by np.save as .npy, which is read in parts",
+        )
 
 
 class NumpySource(Source):

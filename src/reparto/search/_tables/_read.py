@@ -58,7 +58,7 @@ def read_rows(path: str | Path, facts: TableFacts, *, with_target: bool = True) 
     """
     path = Path(path)
     with_target = with_target and bool(facts.target)
-    source = open_source(path, tuple(it.name for it in facts.columns))
+    source = open_source(path, (*(it.name for it in facts.columns), facts.target))
     if isinstance(source, SparseSource):
         from reparto.search._tables._sparse import sparse_rows
 
@@ -145,7 +145,7 @@ def _dense_rows(source: Source, facts: TableFacts, with_target: bool) -> Rows:
         taken += 2 * x.nbytes
         if taken > limit:
             raise UsageError(
-                f"{source.path} does not fit into memory, after row {sum(len(it) for it in parts)}",
+                f"{source.path} does not fit into memory: {sum(len(it) for it in parts)} rows do",
                 remedy="split the file, and read one part after another",
             )
         parts.append(x)

@@ -25,7 +25,9 @@ from reparto.spec import SearchColumn, SearchRequest, TableFacts
 #: since more techniques can then be tried.
 MOST_FILLED, FEW_VALUES = 0.3, 200_000
 #: A value of a csr matrix takes as much as so many of a table in full, of the same precision.
-_COST = 1.7
+_COST = 2.0
+#: So many columns are looked at together, in full.
+_TOGETHER = 64
 
 
 @dataclass
@@ -74,7 +76,7 @@ def sparse_table(source: SparseSource, request: SearchRequest) -> Table:
     columns = [_column(x, it, names[it], source) for it in kept]
     if not columns:
         raise UsageError(f"{source.path}: no column is left to learn from", remedy="give columns")
-    x = x[:, kept]
+    x = _without_others(x, kept)
     keep = np.ones(x.shape[0], bool)
     for values, name in ((y, roles["target"] or source.label), (times, roles["time"])):
         if values is not None and np.isnan(values).any():
@@ -211,20 +213,33 @@ def _kept(
 ) -> list[int]:
     """Columns in which not all rows are the same."""
     counts = np.bincount(x.indices, minlength=x.shape[1])
-    columns = x.tocsc()
-    kept: list[int] = []
-    same: list[int] = []
-    for place, count in enumerate(counts.tolist()):
-        if names[place] in apart:
-            continue
-        data = columns.data[columns.indptr[place] : columns.indptr[place + 1]]
-        is_same = not data.any() if count < x.shape[0] else bool((data == data[:1]).all())
-        (same if is_same else kept).append(place)
+    filled = np.bincount(x.indices, weights=x.data != 0, minlength=x.shape[1])
+    is_same = filled == 0
+    whole = np.flatnonzero(counts == x.shape[0])
+    for start in range(0, len(whole), _TOGETHER):
+        part = whole[start : start + _TOGETHER]
+        values = x[:, part].toarray()
+        is_same[part] = (values == values[0]).all(axis=0)
+    others = [it for it in range(x.shape[1]) if names[it] not in apart]
+    kept = [it for it in others if not is_same[it]]
+    same = [it for it in others if is_same[it]]
     # Column 0 of a file that counts from 1 is no column at all.
     told = [names[it] for it in same if it or counts[0] or source.format != "libsvm"]
     if told:
         notes.append(f"left out: {listed(told)} (the same value in all rows)")
     return kept
+
+
+def _without_others(x: Matrix, kept: list[int]) -> Matrix:
+    """These columns only; nothing is copied if no value is lost."""
+    from scipy import sparse
+
+    places = np.full(x.shape[1], -1, x.indices.dtype)
+    places[kept] = np.arange(len(kept), dtype=x.indices.dtype)
+    indices = places[x.indices]
+    if (indices < 0).any():
+        return x[:, kept]
+    return sparse.csr_matrix((x.data, indices, x.indptr), shape=(x.shape[0], len(kept)))
 
 
 def _column(x: Matrix, place: int, name: str, source: SparseSource) -> SearchColumn:
