@@ -18,8 +18,8 @@ from reparto.spec import SearchColumn, TableFacts
 if TYPE_CHECKING:
     from reparto.search._board import Seen
 
-#: On so many rows.
-MAX_ROWS = 500
+#: On so many rows at most, and at least.
+MAX_ROWS, MIN_ROWS = 500, 60
 
 Importances = tuple[tuple[str, float], ...]
 Predict = Callable[[Matrix], Answer]
@@ -35,12 +35,18 @@ def shuffled(predict: Predict, seen: Seen, metric: str, most_s: float) -> tuple[
         most_s: It may take so long, as far as one prediction tells.
     """
     rows = seen.test if seen.test is not None and seen.test.y is not None else seen.all()
-    rows = rows.head(min(1.0, MAX_ROWS / max(1, len(rows))))
     if rows.y is None or not isinstance(rows.x, np.ndarray):
         return None
+    rows = rows.head(min(1.0, MAX_ROWS / max(1, len(rows))))
     began = time.monotonic()
     base = _score(predict, rows.x, rows, seen.facts, metric)
-    if base is None or (time.monotonic() - began) * rows.x.shape[1] > most_s:
+    too_much = (time.monotonic() - began) * rows.x.shape[1] / most_s
+    if base is None or (too_much > 1 and len(rows) / too_much < MIN_ROWS):
+        return None
+    if too_much > 1:
+        rows = rows.head(1 / too_much)
+        base = _score(predict, rows.x, rows, seen.facts, metric)
+    if base is None:
         return None
     sign = 1.0 if METRICS[metric].higher_is_better else -1.0
     random, lost = np.random.default_rng(0), []

@@ -90,7 +90,7 @@ class TableWork(Work):
         sample_answer = checked(trainer.predict(sample.x))
         predict_s = time.monotonic() - began
         importances = trainer.importances()
-        most_s = min(IMPORTANCES_S, 0.2 + 0.2 * fit_s)
+        most_s = min(IMPORTANCES_S, 0.4 + 0.2 * fit_s)
         return Fitted(
             folder=folder,
             fit_s=fit_s,

@@ -20,6 +20,7 @@ from reparto.search._report._words import (
     plus_minus,
     seconds,
     settings_of,
+    value_of,
 )
 from reparto.spec import Evaluation, SearchResult
 
@@ -245,7 +246,7 @@ def _places(values: Sequence[Any], name: str) -> tuple[list[float], Axis]:
             ticks = (((low * 1.0), "default"), *axis.told(3))
             axis = Axis(label=name, low=low, high=axis.high, log=log, ticks=ticks)
         return [axis.low if value is None else float(value) for value in values], axis
-    told = ["default" if value is None else shortened(str(value), 11) for value in values]
+    told = ["default" if value is None else shortened(value_of(value), 11) for value in values]
     kinds = sorted(set(told), key=lambda one: (one == "default", _as_number(one), one))[:9]
     ticks = tuple((float(place), kind) for place, kind in enumerate(kinds))
     at = {kind: float(place) for place, kind in enumerate(kinds)}

@@ -52,10 +52,16 @@ def tied_with(result: SearchResult, best: Evaluation) -> tuple[Evaluation, ...]:
     return tuple(one for one in others if told_apart(best, one) is False)
 
 
-def luck(spread: float, num_folds: int) -> float:
-    """By how much a mean over folds may be off, 19 times out of 20."""
+def luck(spread: float, num_folds: int, more: float = 0.0) -> float:
+    """By how much a mean over folds may be off, 19 times out of 20.
+
+    Args:
+        spread: Deviation of the folds.
+        num_folds: How many there are.
+        more: The variance of what it is held against, in that of a fold.
+    """
     t = _T[num_folds - 2] if num_folds - 2 < len(_T) else 2.0
-    return t * spread * math.sqrt(1 / num_folds + 1 / (num_folds - 1))
+    return t * spread * math.sqrt(1 / num_folds + 1 / (num_folds - 1) + more)
 
 
 def fold_scores(one: Evaluation) -> Mapping[int, float]:

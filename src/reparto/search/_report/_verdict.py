@@ -152,7 +152,10 @@ def _unseen(result: SearchResult, best: Evaluation, proof: Proof) -> Iterator[Li
     if best.score is not None and best.spread is not None and math.isfinite(best.spread):
         worse = best.score - model.test_score
         worse = worse if result.higher_is_better else -worse
-        off = worse > luck(best.spread, max(2, len(fold_scores(best))))
+        tested = [it.num_rows for it in best.rungs if it.rung.share >= 1.0]
+        # The score on that table is a matter of luck too, the less the more rows it has.
+        more = sum(tested) / len(tested) / proof.num_test_rows if proof.num_test_rows else 0.0
+        off = worse > luck(best.spread, max(2, len(fold_scores(best))), more)
     if off:
         yield Line(
             "warning",

@@ -131,7 +131,7 @@ def settings_of(candidate: Candidate, result: SearchResult | None = None) -> str
             for number_, weight in candidate.settings["members"]
         ]
         return " + ".join(told)
-    return ", ".join(f"{name}={_value(value)}" for name, value in candidate.settings.items())
+    return ", ".join(f"{name}={value_of(value)}" for name, value in candidate.settings.items())
 
 
 def techniques_of(result: SearchResult) -> Mapping[int, str]:
@@ -146,9 +146,10 @@ def named(one: Evaluation) -> str:
     return f"{one.candidate.technique} (candidate {one.candidate.number})"
 
 
-def _value(value: Any) -> str:
+def value_of(value: Any) -> str:
+    """What a setting is."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(value_of, value))}]"
     return str(value)
