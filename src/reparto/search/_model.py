@@ -133,16 +133,19 @@ class Model:
 
     def _loaded(self) -> Sequence[Any]:
         if self._trainers is None:
-            from reparto.search.techniques import technique_named
+            from reparto.search._spark import is_brought, spark_technique_named
+            from reparto.search.techniques import Technique, technique_named
 
-            plain_facts = to_plain(self.facts)
-            self._trainers = [
-                technique_named(one.candidate.technique).load(
-                    self.folder / one.folder,
-                    {"settings": dict(one.candidate.settings), "facts": plain_facts},
+            about = {"facts": to_plain(self.facts)}
+            self._trainers = []
+            for one in self.about.members:
+                folder, name = self.folder / one.folder, one.candidate.technique
+                # MLlib's algorithms are called as ours are; what was brought home says what it is.
+                technique: Technique = (
+                    spark_technique_named(name) if is_brought(folder) else technique_named(name)
                 )
-                for one in self.about.members
-            ]
+                settings = dict(one.candidate.settings)
+                self._trainers.append(technique.load(folder, {"settings": settings, **about}))
         return self._trainers
 
 

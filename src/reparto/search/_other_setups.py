@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from reparto.errors import UsageError
@@ -94,25 +95,30 @@ def spark_setup(request: SearchRequest) -> Setup:
         UsageError: If the request or the table cannot be.
         MissingExtraError: If pyspark is not installed.
     """
-    from reparto.search._spark import open_spark, spark_techniques_for
+    from reparto.search._spark import baseline_of, open_spark, spark_techniques_for
     from reparto.search.metrics import default_metric, metric_named
 
-    source = open_spark(request)
-    facts = source.facts
-    metric = metric_named(request.metric or default_metric(facts.domain), facts.domain)
-    techniques = spark_techniques_for(facts, asked_for(request))
-    workers = request.max_workers or 2
-    setup = Setup(
-        grounds=grounds_of(techniques, facts, request),
-        crew=lambda: source.crew(workers),
-        max_workers=workers,
-        metric=metric.name,
-        higher_is_better=metric.higher_is_better,
-        facts=facts,
-        num_folds=source.num_folds,
-        split=source.split,
-        default_time_s=MOST_S,
-        notes=["data stay on the Spark cluster; candidates are MLlib's"],
-    )
-    setup.closing.callback(source.close)
-    return setup
+    with ExitStack() as closing:
+        source = open_spark(request)
+        closing.callback(source.close)
+        facts = source.facts
+        metric = metric_named(request.metric or default_metric(facts.domain), facts.domain)
+        techniques = spark_techniques_for(facts, asked_for(request))
+        workers = request.max_workers or 2
+        return Setup(
+            grounds=grounds_of(techniques, facts, request),
+            crew=lambda: source.crew(workers, metric.name),
+            max_workers=workers,
+            metric=metric.name,
+            higher_is_better=metric.higher_is_better,
+            facts=facts,
+            num_folds=source.num_folds,
+            split=source.split.how,
+            truths=source.truths(),
+            test=source.test,
+            seen=source.seen(),
+            baseline=baseline_of(source, metric.name),
+            default_time_s=MOST_S,
+            notes=source.notes(),
+            closing=closing.pop_all(),
+        )

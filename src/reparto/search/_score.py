@@ -32,14 +32,14 @@ def classification(facts: TableFacts, answer: Answer, y: Vector) -> dict[str, fl
     counts = np.bincount(flat, minlength=num_classes**2).astype(np.float64)
     confusion = counts.reshape(num_classes, num_classes)
     is_binary = facts.domain == "binary"
-    scores = _of_confusion(confusion, is_binary) | _of_ranking(answer, y, is_binary)
+    scores = of_confusion(confusion, is_binary) | _of_ranking(answer, y, is_binary)
     if answer.are_probabilities:
         own = answer.values[np.arange(len(y)), y].astype(np.float64)
         scores["log-loss"] = float(-np.mean(np.log(np.clip(own, 1e-15, 1.0))))
     return scores
 
 
-def _of_confusion(confusion: _Floats, is_binary: bool) -> dict[str, float]:
+def of_confusion(confusion: _Floats, is_binary: bool) -> dict[str, float]:
     """From rows by truth and columns by answer."""
     total, right = confusion.sum(), np.diag(confusion)
     true, said = confusion.sum(axis=1), confusion.sum(axis=0)
