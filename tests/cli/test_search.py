@@ -90,6 +90,10 @@ def test_values_of_a_setting_are_read(text, name, values):
     assert request("a.csv", "--set", text).spaces == {"svm": {name: values}}
 
 
+def test_domain_may_leave_it_open_how_many_classes_there_are():
+    assert request("a.csv", "--domain", "classification").domain == "classification"
+
+
 def test_setting_needs_no_technique_where_there_is_one_only():
     found = request("a.csv", "--techniques", "svm", "--set", "c=1,2")
     assert found.spaces == {"svm": {"c": (1, 2)}}

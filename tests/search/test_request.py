@@ -78,6 +78,12 @@ def test_classes_are_counted_where_the_domain_does_not_say_how_many(folder, data
     assert request.domain == domain
 
 
+def test_other_formats_say_themselves_how_many_classes_there_are(folder):
+    (folder / "two.csv").write_text("a,b\n1,x\n2,y\n")
+    plain = platform(domain="classification", dataset={"path": "two.csv", "format": "csv"})
+    assert read_request(written(folder, plain)).domain == "classification"
+
+
 def test_values_written_as_text_are_what_they_mean(folder):
     parameters = [
         {"param": "numTrees", "values": ["10", "20"]},

@@ -89,8 +89,6 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
         given["ensemble"] = False
     if args.maximize:
         given["maximize"] = True
-    if given.get("domain") == "classification":
-        given["domain"] = "multiclass"
     return given
 
 

@@ -19,7 +19,7 @@ from reparto.search._request import found, nowhere, refuse
 from reparto.search._request_layers import with_hidden_layers
 from reparto.search._request_schema import PLATFORM, Fault, faults_of, shown
 from reparto.search._setup import num_cores
-from reparto.spec import Candidate, Domain, SearchKind, SearchRequest, TableFacts
+from reparto.spec import AskedDomain, Candidate, Domain, SearchKind, SearchRequest, TableFacts
 
 if TYPE_CHECKING:
     from reparto.search.techniques._base import Technique
@@ -88,7 +88,7 @@ def platform_request(
     reading = _Reading(name, folder)
     data = _data(plain, reading)
     domain = _domain(plain, data)
-    methods = _methods(plain, domain, reading)
+    methods = _methods(plain, None if domain == "classification" else domain, reading)
     fewest, most = _workers(plain, reading, engine)
     if reading.faults:
         refuse(name, reading.faults)
@@ -377,7 +377,7 @@ def _candidates(methods: Sequence[_Method], reading: _Reading) -> tuple[Candidat
     return tuple(made.values())
 
 
-def _domain(plain: Mapping[str, Any], data: str) -> Domain | None:
+def _domain(plain: Mapping[str, Any], data: str) -> AskedDomain | None:
     """What is asked of the data; None where they have to say it."""
     asked = str(plain["domain"])
     if len(_DOMAINS[asked]) == 1:
@@ -389,7 +389,7 @@ def _domain(plain: Mapping[str, Any], data: str) -> Domain | None:
             return "regression" if len(said) == 1 else None
     is_libsvm = (plain.get("dataset") or {}).get("format", "libsvm") == "libsvm"
     if not is_libsvm or not Path(data).is_file():
-        return None
+        return "classification"
     return "multiclass" if len(_first_labels(data, 3)) > 2 else "binary"
 
 

@@ -43,6 +43,7 @@ from reparto.spec._program import Diagnostic, Finding, Place, Program, SourceFil
 from reparto.spec._quantities import parse_rate, parse_size, parse_time, rate_text
 from reparto.spec._run import Assignment, Failure, Options, RunResult, StepRecord
 from reparto.spec._search import (
+    AskedDomain,
     Bill,
     Candidate,
     Domain,
@@ -75,6 +76,7 @@ from reparto.spec._usage import HostUsage, Recording, UsageSample
 
 __all__ = [
     "Advice",
+    "AskedDomain",
     "Assignment",
     "Begin",
     "BenchReport",

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 #: What is to be found out; ``function`` has no data, such as Branin's test function.
 Domain = Literal["regression", "binary", "multiclass", "clustering", "function", "script"]
+#: What a user may say of it; ``classification`` leaves it to the data how many classes there are.
+AskedDomain = Domain | Literal["classification"]
 ColumnKind = Literal["number", "category", "date", "text"]
 SearchKind = Literal["grid", "random", "bayes", "asha"]
 Settings = Mapping[str, Any]
@@ -157,7 +159,7 @@ class SearchRequest:
     data: str = ""
     test: str = ""
     target: str = ""
-    domain: Domain | None = None
+    domain: AskedDomain | None = None
     techniques: tuple[str, ...] = ()
     spaces: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()

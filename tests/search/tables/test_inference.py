@@ -63,6 +63,12 @@ def test_what_the_user_says_of_the_domain_goes_first(read):
         read(lines("x,y", rows), domain="regression")
 
 
+@pytest.mark.parametrize(("count", "domain"), [(2, "binary"), (25, "multiclass")])
+def test_classification_counts_the_classes_itself(read, count, domain):
+    rows = [(n, n % count) for n in range(200)]
+    assert read(lines("x,y", rows), domain="classification").facts.domain == domain
+
+
 def test_too_many_classes_are_refused(read):
     with pytest.raises(UsageError, match="40 different values in 40 rows"):
         read(lines("x,y", [(n, f"k{n}") for n in range(40)]))

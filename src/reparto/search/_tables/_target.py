@@ -13,12 +13,13 @@ from reparto.search._tables._columns import date_as_text, level_order, number_as
 from reparto.search._tables._forms import number_reader, spelled
 from reparto.search._tables._source import listed, shortened
 from reparto.search._tables._survey import ColumnSurvey
-from reparto.spec import Domain, SearchColumn
+from reparto.spec import AskedDomain, Domain, SearchColumn
 
 #: Whole numbers of so many different values at most are classes, if each occurs so often.
 MOST_NUMBER_CLASSES, ROWS_A_CLASS = 20, 3
 #: There is nothing to learn from so many classes.
 MOST_CLASSES = 2000
+_CLASSES = ("classification", "binary", "multiclass")
 _REMEDY = "name a column with --target, or search for clusters: --domain clustering"
 
 
@@ -74,7 +75,7 @@ def column_named(
 
 
 def decide_target(
-    survey: ColumnSurvey, asked: Domain | None, path: Path, *, levels: tuple[str, ...] = ()
+    survey: ColumnSurvey, asked: AskedDomain | None, path: Path, *, levels: tuple[str, ...] = ()
 ) -> Target:
     """Decide what kind of question a column asks.
 
@@ -96,12 +97,12 @@ def decide_target(
         numbers = None
     elif numbers is None and not levels:
         dates = date_as_text(survey)
-        if dates is not None and asked not in ("binary", "multiclass"):
+        if dates is not None and asked not in _CLASSES:
             form = dates.form
     distinct = len(numbers if numbers is not None else survey.counts)
     if asked == "regression":
         return _regression(survey, numbers, form, path, "as was asked")
-    if asked in ("binary", "multiclass"):
+    if asked in _CLASSES:
         return _classes(survey, numbers, levels, form, asked, path, "as was asked")
     if survey.kind == "date" or (numbers is None and form):
         return _regression(survey, numbers, form, path, "it holds dates")
@@ -157,7 +158,7 @@ def _regression(
     )
     if constant:
         raise _one_value(survey, path)
-    told = f"regression of '{survey.name}': {why} (--domain binary or multiclass for classes)"
+    told = f"regression of '{survey.name}': {why} (--domain classification for classes)"
     if why == "as was asked":
         told = f"regression of '{survey.name}', {why}"
     if kind == "date":
@@ -170,7 +171,7 @@ def _classes(
     numbers: Counter[float] | None,
     levels: tuple[str, ...],
     form: str,
-    asked: Domain | None,
+    asked: AskedDomain | None,
     path: Path,
     why: str,
 ) -> Target:
@@ -204,7 +205,9 @@ def _classes(
             f"{path}: the target '{name}' has {len(classes)} classes: {listed(list(classes))}",
             remedy="--domain multiclass",
         )
-    domain: Domain = asked or ("binary" if len(classes) == 2 else "multiclass")
+    domain: Domain = "binary" if len(classes) == 2 else "multiclass"
+    if asked == "multiclass":
+        domain = asked
     kind = "two classes" if len(classes) == 2 else f"{len(classes)} classes"
     told = f"classification of '{name}' into {kind} ({_few(classes)}): {why}"
     if asked is None and numbers is not None:
