@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reparto.errors import UsageError
+from reparto.search import _memory
 from reparto.search._rows import Matrix, Rows
 from reparto.search._tables._dense import finished_table, unknown_target, without
 from reparto.search._tables._encode import finite
 from reparto.search._tables._forms import spelled
 from reparto.search._tables._size import Draw, size_of
-from reparto.search._tables._source import SparseSource, listed
-from reparto.search._tables._survey import ColumnSurvey
+from reparto.search._tables._source import SparseChunk, SparseSource, listed
+from reparto.search._tables._survey import KEPT_BYTES, ColumnSurvey
 from reparto.search._tables._table import Table
 from reparto.search._tables._target import Target, column_named, decide_target
 from reparto.spec import SearchColumn, SearchRequest, TableFacts
@@ -26,17 +27,19 @@ from reparto.spec import SearchColumn, SearchRequest, TableFacts
 MOST_FILLED, FEW_VALUES = 0.3, 200_000
 #: A value of a csr matrix takes as much as so many of a table in full, of the same precision.
 _COST = 2.0
+_VALUE_BYTES = 12
 #: So many columns are looked at together, in full.
 _TOGETHER = 64
 
 
 @dataclass
 class _Counted:
-    """What a first look at the file tells."""
+    """What a first look at the file tells, and what was read if that is not too much to keep."""
 
     num_rows: int = 0
     num_values: int = 0
     width: int = 0
+    kept: list[SparseChunk] | None = field(default_factory=list)
 
 
 def sparse_table(source: SparseSource, request: SearchRequest) -> Table:
@@ -92,11 +95,15 @@ def sparse_table(source: SparseSource, request: SearchRequest) -> Table:
 
 
 def _counted(source: SparseSource) -> _Counted:
-    found = _Counted()
+    found, most_bytes = _Counted(), min(KEPT_BYTES, _memory.free_bytes() // 8)
     for chunk in source.chunks():
+        if found.kept is not None:
+            found.kept.append(chunk)
         found.num_rows += chunk.x.shape[0]
         found.num_values += chunk.x.nnz
         found.width = max(found.width, chunk.x.shape[1])
+        if _VALUE_BYTES * found.num_values > most_bytes:
+            found.kept = None
     return found
 
 
@@ -107,12 +114,13 @@ def _drawn(
 
     draw = Draw(num_rows, counted.num_rows, seed)
     parts, labels = [], []
-    for chunk in source.chunks():
+    for chunk in counted.kept if counted.kept is not None else source.chunks():
         rows = draw.of(np.arange(chunk.x.shape[0]))
         x = chunk.x if len(rows) == chunk.x.shape[0] else chunk.x[rows]
         parts.append(x.astype(dtype, copy=False))
         if chunk.label is not None:
             labels.append(np.asarray(chunk.label, np.float64)[rows])
+    counted.kept = None
     return _stacked(parts, counted.width, sparse), np.concatenate(labels) if labels else None
 
 

@@ -16,6 +16,7 @@ from reparto.errors import MissingExtraError, UsageError
 SAMPLE_BYTES = 1 << 20
 #: Of a file that is read as a stream.
 BLOCK_BYTES = 4 << 20
+_LINE_BYTES = 256 << 20
 
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 #: What files of other kinds begin with, and what to do with them.
@@ -109,6 +110,11 @@ class Text:
                     rest = block[end:]
                 else:
                     rest += block
+                if len(rest) > _LINE_BYTES:
+                    raise UsageError(
+                        f"{self.path} has a line of more than {len(rest) >> 20} MiB",
+                        remedy="it is perhaps no table; give one with a row a line",
+                    )
         if rest:
             yield rest
 
