@@ -172,3 +172,13 @@ def test_pruned_and_failed_trials_are_taken_by_the_model_of_settings():
         status = ("done", "pruned", "failed")[index % 3]
         made.told(evaluation(one, draws.random() if status == "done" else None, status), 0.5)
     assert made.next() is not None
+
+
+@pytest.mark.parametrize("search", ["random", "bayes"])
+def test_no_point_of_a_small_space_is_missed(search):
+    ground = Ground("a", {"x": Choice((1, 2, 3, 4)), "y": Choice(("p", "q", "r"))})
+    made, found = Suggester([ground], search, higher_is_better=True), []
+    while one := made.next():
+        found.append(tuple(one.settings.values()))
+        made.told(evaluation(one, score=float(one.settings["x"])))
+    assert len(found) == len(set(found)) == 12

@@ -7,6 +7,7 @@ then       a technique, the likelier the better its best candidate has done and 
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Literal, cast
 
 from reparto.search._ground import Ground, count_of, key_of
 from reparto.search._sampler import Informed, Sampler, Uniform
+from reparto.search._space import Choice
 from reparto.spec import Candidate, Evaluation, SearchKind, Settings
 
 #: Of techniques ordered by their best candidate, each is so much less likely than the one before.
@@ -23,6 +25,8 @@ PER_RANK = 0.6
 MAX_FAILURES = 3
 #: A draw that was tried already is drawn again so often before the technique counts as exhausted.
 MAX_REPEATS = 30
+#: Of a space with so many points at most, those that were never drawn are looked for.
+MAX_LOOKED_AT = 10_000
 
 Origin = Literal["portfolio", "sampled", "grid", "ensemble"]
 
@@ -186,6 +190,19 @@ class Suggester:
             if key_of(arm.ground.kind, settings) not in self._tried:
                 return settings, "sampled"
             arm.sampler.told(settings, None, "failed")
+        missed = self._missed(arm.ground)
+        return None if missed is None else (missed, "sampled")
+
+    def _missed(self, ground: Ground) -> Settings | None:
+        """A point that was never drawn, where there are few enough to look at each of them."""
+        axes = [(it, one.values) for it, one in ground.space.items() if isinstance(one, Choice)]
+        if len(axes) < len(ground.space) or count_of(axes) > MAX_LOOKED_AT:
+            return None
+        names = [name for name, _ in axes]
+        for point in itertools.product(*(values for _, values in axes)):
+            settings = dict(zip(names, point, strict=True))
+            if key_of(ground.kind, settings) not in self._tried:
+                return settings
         return None
 
 
