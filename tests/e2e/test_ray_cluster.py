@@ -205,6 +205,27 @@ def test_what_worker_0_writes_on_another_machine_comes_home(ray, tmp_path):
     assert list(seen.iterdir()) == []
 
 
+def test_search_has_workers_on_both_nodes_and_the_model_comes_home(ray):
+    rows = "".join(f"{n % 7},{n % 5},{'ab'[n % 7 > 3]}\n" for n in range(210))
+    table = ray.write("x,z,kind\n" + rows, "rows.csv")
+    slow = ("--set", "random-forest.num_trees=300..320")
+    only = ("--techniques", "random-forest", *slow, "--no-ensemble", "--folds", 2, "--trials", 10)
+    done = ray.run("search", table, "--target", "kind", "--engine", "ray", *only, "--out", "found")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((ray.folder / "found" / "search.json").read_text())
+    assert {one["status"] for one in told["evaluations"]} <= {"done", "pruned"}
+    assert sum(one["status"] == "done" for one in told["evaluations"]) > 1
+    hosts = {line["host"] for line in told["bill"]["workers"] if line["num_candidates"]}
+    if ray.nodes.apart:
+        assert hosts == {"alpha", "beta"}, told["bill"]
+    asked = ray.write("x,z\n6,1\n0,1\n", "asked.csv")
+    done = ray.run("predict", "found", asked, "--out", "answer.csv")
+    assert done.returncode == 0, done.stderr
+    answers = (ray.folder / "answer.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[0] for line in answers] == ["b", "a"]
+    ray.seconds_until_gone()
+
+
 @pytest.mark.alone
 def test_request_to_stop_leaves_nothing_on_any_node(ray):
     def stopped():
