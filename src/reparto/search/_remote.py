@@ -35,7 +35,8 @@ from reparto.search._crew import (
 )
 from reparto.search._doing import Doing, doing, told_of
 from reparto.search._local_memory import Gauge, limit
-from reparto.search._setup import MEMORY_SHARE, free_bytes, num_cores
+from reparto.search._memory import free_bytes
+from reparto.search._setup import MEMORY_SHARE, num_cores
 from reparto.search._work import Work
 
 #: A worker for which there is no room in the cluster is waited for so long.

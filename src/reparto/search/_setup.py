@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reparto.errors import UsageError
 from reparto.search._crew import Crew
 from reparto.search._ground import Ground
+from reparto.search._memory import free_bytes
 from reparto.search._rows import Layout, Rows, Vector
 from reparto.spec import Rung, SearchRequest, TableFacts
 
@@ -275,14 +275,6 @@ def _baseline(table: Table, layout: Layout, metric: str) -> float | None:
 def num_cores() -> int:
     """Of this machine, as far as this process may use them."""
     return len(os.sched_getaffinity(0))
-
-
-def free_bytes() -> int:
-    """Memory that is free, or would be if it were asked for."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 1 << 30
 
 
 def time_for(facts: TableFacts) -> float:
