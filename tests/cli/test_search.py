@@ -9,7 +9,7 @@ import pytest
 from reparto.cli import _parser, main
 from reparto.cli._search_board import bill_text, result_lines, row_text, size_text
 from reparto.cli._search_request import folder_of, request_of
-from reparto.cli._search_screen import SearchScreen, number_text, settings_text
+from reparto.cli._search_screen import SearchScreen, asked_lines, number_text, settings_text
 from reparto.errors import UsageError
 from reparto.spec import (
     Bill,
@@ -323,6 +323,26 @@ def test_quantities_are_written_for_people():
     assert number_text(3519.2, 2) == "3500"
     assert settings_text({"members": [[3, 0.75], [1, 0.25]]}) == "#3 75%, #1 25%"
     assert settings_text({"layers": (8, 4), "rate": 1e-5}) == "layers=[8,4] rate=1e-05"
+
+
+def test_what_is_searched_is_told_where_there_is_no_table():
+    spaces = {"lr": {"low": 1e-3, "high": 1.0, "log": True}, "batch": (8, 16)}
+    found = SearchRequest(script="train.py", script_args=("-q",), spaces={"script": spaces})
+    assert [line.strip() for line in asked_lines(found)] == [
+        "searched train.py -q",
+        "lr: 0.001..1:log",
+        "batch: 8, 16",
+    ]
+    assert asked_lines(SearchRequest(data="a.csv")) == []
+
+
+def test_columns_of_the_board_that_would_be_empty_are_left_out(tmp_path):
+    bare = dataclasses.replace(WON, spread=None, size_bytes=0, predict_row_s=0.0, notes=("this",))
+    result = dataclasses.replace(RESULT, evaluations=(bare,), notes=("this",), baseline=None)
+    lines = result_lines(result, tmp_path)
+    head = next(line for line in lines if "technique" in line)
+    assert head.split() == ["matthews", "technique", "time", "settings"]
+    assert sum("this" in line for line in lines) == 1
 
 
 # ------------------------------------------------------------------------------- whole

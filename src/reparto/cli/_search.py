@@ -131,7 +131,7 @@ def command(args: argparse.Namespace) -> int:
     from reparto.cli._output import unless_empty, write_json
     from reparto.cli._search_board import result_lines
     from reparto.cli._search_request import folder_of, ignored_when_resumed, request_of
-    from reparto.cli._search_screen import SearchScreen
+    from reparto.cli._search_screen import SearchScreen, asked_lines
     from reparto.spec import finite, to_plain
 
     if args.schema:
@@ -143,6 +143,8 @@ def command(args: argparse.Namespace) -> int:
         screen.note(
             f"a search that goes on keeps what it was asked: {', '.join(ignored)} left out"
         )
+    for line in asked_lines(request):
+        screen.say(line)
     with unless_empty(folder):
         try:
             result = _search(request, folder, screen, resume=args.resume)

@@ -37,11 +37,13 @@ def result_lines(result: SearchResult, folder: Path, told: Collection[str] = ())
     board = board_lines(result)
     lines += ["", *board] if board else []
     lines += ["", *columns(_facts(result, folder))]
+    best = [one for one in result.evaluations if one.candidate.number == result.best]
+    seen = {*told, *(note for one in best for note in one.notes)}
     failed = [one for one in result.evaluations if one.status == "failed"]
     lines += [f"  failed  {failure_line(one)}" for one in failed[:MOST_FAILURES]]
     if len(failed) > MOST_FAILURES:
         lines.append(f"  failed  … and {len(failed) - MOST_FAILURES} more; the report has them")
-    lines += [f"  note    {note}" for note in result.notes if note not in told]
+    lines += [f"  note    {note}" for note in result.notes if note not in seen]
     if result.command:
         lines += ["", f"again: {result.command}"]
     return lines
@@ -67,7 +69,8 @@ def board_lines(result: SearchResult) -> list[str]:
             "",
         )
         rows.append(constant)
-    lines = columns(rows)
+    kept = [at for at in range(len(rows[0])) if at == 0 or any(row[at] for row in rows[1:])]
+    lines = columns([[row[at] for at in kept] for row in rows])
     if len(board) > MOST_ROWS:
         lines.append(f"  … and {len(board) - MOST_ROWS} more")
     tested = f", mean of {result.num_folds} folds" if result.num_folds > 1 else ""

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from reparto.cli._style import Style, duration
 from reparto.search import SearchWatcher
-from reparto.spec import Evaluation, SearchColumn, SearchResult, TableFacts
+from reparto.spec import Evaluation, SearchColumn, SearchRequest, SearchResult, TableFacts
 
 PLAIN_EVERY_S = 10.0
 REDRAW_EVERY_S = 0.1
@@ -191,6 +191,31 @@ def value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(value_text, value))}]"
     return str(value)
+
+
+def asked_lines(request: SearchRequest) -> list[str]:
+    """What is searched where there is no table that could be told of."""
+    if not request.script and request.domain != "function":
+        return []
+    words = " ".join((request.script, *request.script_args))
+    lines = [f"  searched {words}" if request.script else "  searched a function"]
+    for technique, settings in request.spaces.items():
+        name = "" if request.script else f"{technique}."
+        lines += [
+            f"           {name}{it}: {space_text(values)}" for it, values in settings.items()
+        ]
+    return lines
+
+
+def space_text(given: Any) -> str:
+    """What a setting may be: ``0.001..1:log``, or values with commas between them."""
+    if isinstance(given, Mapping):
+        if "low" not in given:
+            return space_text(given.get("values", ()))
+        log = ":log" if given.get("log") else ""
+        return f"{value_text(given['low'])}..{value_text(given.get('high'))}{log}"
+    values = given if isinstance(given, list | tuple) else [given]
+    return ", ".join(map(value_text, values))
 
 
 def facts_lines(facts: TableFacts) -> list[str]:
