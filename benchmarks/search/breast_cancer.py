@@ -39,7 +39,7 @@ def main() -> int:
             subprocess.run([*again, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
             answers.append(pd.read_csv(out))
         told = json.loads((found / "search.json").read_text())
-    said = answers[0]["prediction"]
+    said = answers[0][f"predicted {case.target}"]
     truth = pd.read_csv(test)[case.target]
     row = {
         "took_s": took_s,

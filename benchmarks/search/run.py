@@ -89,9 +89,9 @@ def scored(case: tables.Case, test: Path, answer: Path) -> float:
 
     truth, said = pd.read_csv(test)[case.target], pd.read_csv(answer)
     if case.domain == "regression":
-        return float(metrics.root_mean_squared_error(truth, said["prediction"]))
+        return float(metrics.root_mean_squared_error(truth, said.iloc[:, 0]))
     classes = sorted(truth.astype(str).unique())
-    columns = {name.removeprefix("p(").removesuffix(")"): name for name in said.columns}
+    columns = {name.removeprefix("probability of "): name for name in said.columns}
     chances = said[[columns[name] for name in classes]].to_numpy()
     if case.domain == "binary":
         return float(metrics.roc_auc_score(truth.astype(str) == classes[1], chances[:, 1]))

@@ -9,6 +9,7 @@ evaluations ── choose ──► one candidate, or an ensemble
 from __future__ import annotations
 
 import dataclasses
+import math
 import platform
 import shutil
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ REPORT_S = 2.0
 MARGIN = 1.3
 #: Saving a model, and finding out what matters to it, takes so long.
 SAVING_S = 1.0
+#: So many standard errors over its folds.
+LUCK = 0.5
 #: Of the time, so much is for an ensemble, but at most so many seconds.
 SHARE, MOST_S = 0.06, 40.0
 
@@ -195,7 +198,7 @@ class Finish:
         if together is None:
             return alone
         gain = (together.evaluation.score or 0.0) - (best.score or 0.0)
-        if (gain if question.higher_is_better else -gain) <= 0:
+        if (gain if question.higher_is_better else -gain) <= -_luck(best):
             finished.notes.append("combining candidates would be no better than the best one")
             return alone
         return together
@@ -293,6 +296,15 @@ def _mean_of(
         return None
     places = range(len(known[0][0]))
     return tuple(sum(weight * values[place] for values, weight in known) for place in places)
+
+
+def _luck(best: Evaluation) -> float:
+    """By how much the best of many may look better than it is.
+
+    Its score is the greatest of all, also by luck; an ensemble's is on rows by which none of its
+    weights was found. Between equals the ensemble holds on other rows, so a tie is its.
+    """
+    return LUCK * (best.spread or 0.0) / math.sqrt(max(1, len(best.rungs)))
 
 
 def _named(choice: Choice) -> str:
