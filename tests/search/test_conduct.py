@@ -148,3 +148,12 @@ def test_what_ran_at_the_end_is_stopped_and_paid():
     _, conductor, ledger = conducted(crew, suggester(), Limits(time_s=30.0))
     assert [one.status for one in conductor.evaluations] == ["stopped", "stopped"]
     assert ledger.bill(crew.now_s).busy_s == pytest.approx(60.0)
+
+
+def test_a_steady_candidate_that_would_take_too_long_is_stopped_and_not_failed():
+    crew = ScriptedCrew(lambda candidate, turn: Played(seconds=3.0), max_workers=1)
+    limits = Limits(candidate_s=10.0, trials=1)
+    _, conductor, _ = conducted(crew, suggester(), limits, folds=8, max_workers=1)
+    (only,) = conductor.evaluations
+    assert (only.status, only.busy_s) == ("stopped", 3.0)
+    assert "would not have ended in time" in only.notes[0]

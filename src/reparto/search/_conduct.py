@@ -241,10 +241,13 @@ class Conductor:
             return
         elif self._lags(tally) and not event.reached.is_settled:
             tally.verdict = "pruned"
-        elif tally.left_s() > self._left_s():
+        elif tally.left_s() > min(self._left_s(), self._own_left_s(tally)):
             tally.verdict = "stopped"
             tally.notes.append("its other folds would not have ended in time")
         self._parts.crew.reply(event.worker, not tally.verdict)
+
+    def _own_left_s(self, tally: Tally) -> float:
+        return tally.began_s + self._limits.candidate_s - self._parts.clock()
 
     def _lags(self, tally: Tally) -> bool:
         """Whether the candidate is to be given up; the pruner keeps the score in any case."""

@@ -304,7 +304,8 @@ def _luck(best: Evaluation) -> float:
     Its score is the greatest of all, also by luck; an ensemble's is on rows by which none of its
     weights was found. Between equals the ensemble holds on other rows, so a tie is its.
     """
-    return LUCK * (best.spread or 0.0) / math.sqrt(max(1, len(best.rungs)))
+    folds = sum(one.rung.share >= 1.0 for one in best.rungs)
+    return LUCK * (best.spread or 0.0) / math.sqrt(max(1, folds))
 
 
 def _named(choice: Choice) -> str:
