@@ -295,6 +295,16 @@ def test_board_has_scores_time_size_and_the_constant_answer(tmp_path):
     assert told.endswith("again: reparto search again.json")
 
 
+def test_chosen_one_is_on_the_board_wherever_its_place_is(tmp_path):
+    others = [
+        dataclasses.replace(WON, candidate=Candidate(number=it, technique="tree"), score=0.95)
+        for it in range(10, 30)
+    ]
+    lines = result_lines(dataclasses.replace(RESULT, evaluations=(*others, WON)), tmp_path)
+    assert any(line.startswith("  21") and "#2 svm" in line for line in lines)
+    assert "  … and 10 more" in lines
+
+
 def test_board_says_so_where_nothing_was_learned(tmp_path):
     told = "\n".join(result_lines(dataclasses.replace(RESULT, baseline=0.92), tmp_path))
     assert "no better than the best constant answer" in told

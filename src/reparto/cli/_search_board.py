@@ -56,7 +56,9 @@ def board_lines(result: SearchResult) -> list[str]:
         return []
     which = "higher" if result.higher_is_better else "lower"
     rows = [("", f"{result.metric}", "spread", "technique", "time", "size", "a row", "settings")]
-    rows += [_row(place, one) for place, one in enumerate(board[:MOST_ROWS], 1)]
+    placed = list(enumerate(board, 1))
+    chosen = [it for it in placed[MOST_ROWS:] if it[1].candidate.number == result.best]
+    rows += [_row(place, one) for place, one in [*placed[:MOST_ROWS], *chosen]]
     if result.baseline is not None:
         constant = (
             "–",
@@ -71,8 +73,9 @@ def board_lines(result: SearchResult) -> list[str]:
         rows.append(constant)
     kept = [at for at in range(len(rows[0])) if at == 0 or any(row[at] for row in rows[1:])]
     lines = columns([[row[at] for at in kept] for row in rows])
-    if len(board) > MOST_ROWS:
-        lines.append(f"  … and {len(board) - MOST_ROWS} more")
+    more = len(board) - MOST_ROWS - len(chosen)
+    if more > 0:
+        lines.append(f"  … and {more} more")
     tested = f", mean of {result.num_folds} folds" if result.num_folds > 1 else ""
     return [f"by {result.metric} ({which} is better{tested})", *lines]
 

@@ -201,6 +201,11 @@ class Finish:
         if (gain if question.higher_is_better else -gain) <= -_luck(best):
             finished.notes.append("combining candidates would be no better than the best one")
             return alone
+        if (gain if question.higher_is_better else -gain) < 0:
+            finished.notes.append(
+                f"candidate {number} has a better score than the ensemble, by no more than luck; "
+                "the ensemble is taken, since it errs less often on rows that nobody has seen"
+            )
         return together
 
     def _instead(
