@@ -77,7 +77,7 @@ def _chosen(table: Table, split: str) -> str:
     if table.x.shape[0] < 2:
         raise UsageError("one row cannot be shared out", remedy="give more rows")
     if split == "time" and table.times is None:
-        raise UsageError("a split by time needs a time", remedy="name its column with --time")
+        raise UsageError("a split by time needs a time", remedy="name its column: --time-column")
     if split == "groups" and table.groups is None:
         raise UsageError("a split by groups needs groups", remedy="name the column: --groups")
     if split != "auto":
@@ -181,7 +181,7 @@ def _by_time(table: Table, folds: int | None, rng: np.random.Generator) -> Layou
     if not len(changes):
         raise UsageError(
             f"all rows are of the same time in {table.facts.time}",
-            remedy="give another column with --time, or --split plain",
+            remedy="give another column with --time-column, or --split plain",
         )
     tested = num_rows // (_PARTS if wanted == 1 else 2)
     aims = [round(tested * (k + 1) / wanted) for k in range(wanted)]

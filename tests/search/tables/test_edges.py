@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from reparto.errors import UsageError
+from reparto.errors import MissingExtraError, UsageError
 from reparto.search import _memory
 from reparto.search._tables import _size, _survey, read_rows, read_table
 from reparto.search._tables._size import Draw
@@ -75,6 +75,13 @@ def test_huge_numbers_are_read(read):
     np.testing.assert_allclose(table.x[:, 0], 1e30 + np.arange(30) * 1e27)
 
 
+def test_without_pyarrow_the_extra_is_named(file, monkeypatch):
+    path = file(rows_of(30))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"reparto\[search\]"):
+        read_table(SearchRequest(data=str(path)))
+
+
 # ---------------------------------------------------------------------------------------- rows
 
 
@@ -120,6 +127,20 @@ def test_of_a_table_that_does_not_fit_rows_are_drawn_and_it_is_told(read, monkey
     with pytest.raises(UsageError, match=r"2000 rows take .* in memory.*\n.*--rows \d+ at most"):
         read(content, name, rows=2000)
     assert read(content, name, rows=200).facts.num_rows == 200
+
+
+def test_a_large_table_is_in_single_precision_and_what_it_loses_is_told(read, file, monkeypatch):
+    monkeypatch.setattr(_size, "WIDE_BYTES", 1000)
+    rows = [f"2020-01-01 00:{n % 60:02}:{n * 7 % 60:02},{n},{n}.5" for n in range(200)]
+    table = read("when,x,y\n" + "\n".join(rows))
+    assert table.x.dtype == np.float32
+    told = "\n".join(table.facts.notes)
+    assert "single precision" in told and "'when' is only exact to 128" in told
+    assert "'x' is only" not in told
+    other = read_rows(
+        file("x,when\n1,2020-01-01 00:00:01\n", "o.csv"), table.facts, with_target=False
+    )
+    assert other.x.dtype == np.float32
 
 
 def test_a_table_that_is_not_kept_is_read_twice_and_is_the_same(read, monkeypatch):

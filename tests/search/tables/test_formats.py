@@ -199,6 +199,16 @@ def test_arff_says_what_columns_are(read):
     assert table.x[1, 1] == 1 and "'note'" in str(table.facts.notes)
 
 
+def test_plain_arff_is_read_as_fast_as_csv_and_the_same_as_slowly(read, monkeypatch):
+    rows = "\n".join(f"{n}.5 , red,a{n % 3},2020-01-0{n % 9 + 1}, yes" for n in range(2000))
+    rows = rows.replace("\n13.5 , red", "\n?,'dark blue'").replace("a1,2020-01-03, yes", "?,?, no")
+    content = HEADER + "@data\n" + rows
+    fast = read(content, "d.arff")
+    slow = read(content + "\n% a comment", "d.arff")
+    assert fast.facts == slow.facts and fast.facts.columns[1].levels[1] == "dark blue"
+    np.testing.assert_array_equal(fast.x, slow.x)
+
+
 def test_sparse_arff_has_the_first_level_where_nothing_is_written(read, tmp_path):
     rows = [f"{{0 {n}.5, 4 no}}" if n % 3 else "{1 'dark blue', 2 some, 3 0}" for n in range(40)]
     header = HEADER.replace("note string", "note {none, some}").replace(

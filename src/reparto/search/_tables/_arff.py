@@ -13,13 +13,14 @@ from reparto.errors import UsageError
 from reparto.search._tables._forms import MISSING, number_reader
 from reparto.search._tables._source import (
     Batch,
+    ReadAgain,
     Source,
     SparseChunk,
     SparseSource,
     shortened,
     unique_names,
 )
-from reparto.search._tables._text import Text, imported
+from reparto.search._tables._text import BLOCK_BYTES, Text, imported
 
 _NAME = r"""(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s{]+))"""
 _ATTRIBUTE = re.compile(rf"@attribute\s+{_NAME}\s*(.*)", re.IGNORECASE)
@@ -70,9 +71,59 @@ class ArffSource(Source):
         super().__init__(text.path, "arff", header.names, levels=header.levels, notes=notes)
         self.target = header.target
         self._text, self._header = text, header
+        self._is_plain = True
 
     def chunks(self) -> Iterator[Batch]:
         """All rows, in order."""
+        return self._fast() if self._is_plain else self._slow()
+
+    def _fast(self) -> Iterator[Batch]:
+        """As CSV, which most files are."""
+        pyarrow, header = imported(), self._header
+        text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+        numbers = [str(place) for place in range(len(header.names))]
+        encoding = self._text.encoding
+        csv = pyarrow.csv
+        try:
+            with (
+                self._text.open() as file,
+                csv.open_csv(
+                    file,
+                    csv.ReadOptions(
+                        column_names=numbers,
+                        skip_rows=header.num_lines,
+                        block_size=BLOCK_BYTES,
+                        encoding="utf8" if encoding in ("utf-8", "utf-8-sig") else encoding,
+                    ),
+                    csv.ParseOptions(quote_char="'", escape_char="\\"),
+                    csv.ConvertOptions(
+                        column_types={
+                            number: pyarrow.float64() if kind == "number" else text
+                            for number, kind in zip(numbers, header.kinds, strict=True)
+                        },
+                        null_values=sorted(MISSING),
+                        strings_can_be_null=True,
+                    ),
+                ) as reader,
+            ):
+                for batch in reader:
+                    self._check_plain(batch)
+                    yield batch.rename_columns(list(header.names))
+        except pyarrow.ArrowInvalid as error:  # comments, other quotes, or an error to be told
+            self._is_plain = False
+            raise ReadAgain from error
+
+    def _check_plain(self, batch: Batch) -> None:
+        for column in batch.columns:
+            values = getattr(column, "dictionary", None)
+            if values is not None and any(
+                value.lstrip()[:1] in ("'", '"', "%", "{") for value in values.to_pylist() if value
+            ):
+                self._is_plain = False
+                raise ReadAgain
+
+    def _slow(self) -> Iterator[Batch]:
+        """Line by line."""
         pyarrow, header = imported(), self._header
         readers = [number_reader("") if it == "number" else None for it in header.kinds]
         for rows in _chunks(_rows(self._text, header.num_lines)):

@@ -18,7 +18,7 @@ from reparto.search._tables._digest import digest_of
 from reparto.search._tables._encode import encoder_of
 from reparto.search._tables._forms import ISO_FORM, spelled
 from reparto.search._tables._roles import Roles, groups_of, roles_of, time_column
-from reparto.search._tables._size import Draw, Size, size_of
+from reparto.search._tables._size import Draw, Size, coarse, dtype_of, size_of
 from reparto.search._tables._source import Batch, Source
 from reparto.search._tables._survey import Survey, survey_of
 from reparto.search._tables._table import Table
@@ -188,6 +188,7 @@ def _table(
         x = x[keep]
         y, times = (None if it is None else it[keep] for it in (y, times))
         groups = None if groups is None else groups[keep]
+    notes += coarse(columns, x)
     return finished_table(
         TableFacts(
             path=str(source.path),
@@ -307,7 +308,7 @@ def dense_rows(source: Source, facts: TableFacts, *, with_target: bool) -> Itera
         target = dataclasses.replace(target, kind="date")
     encoders = [(column.name, encoder_of(column)) for column in columns]
     answer = encoder_of(target) if with_target else None
-    dtype = np.float64 if len(columns) < 1_000_000 else np.float32
+    dtype = dtype_of(facts.num_rows, len(columns) + bool(facts.target))
     seen = 0
     for batch in source.chunks():
         by_name = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from reparto.errors import UsageError
 from reparto.search import _memory
+from reparto.spec import SearchColumn
 
 #: A table may take this part of the memory that is free: folds are laid out beside it, and
 #: candidates need some for themselves.
@@ -51,8 +53,9 @@ def size_of(num_rows: int, row_values: float, asked: int | None, what: str) -> S
         )
     wanted = num_rows if asked is None else min(asked, num_rows)
     limit = int(TABLE_SHARE * _memory.free_bytes())
-    is_small = 8 * wanted * row_values <= min(WIDE_BYTES, limit)
-    dtype = np.dtype(np.float64 if is_small else np.float32)
+    dtype = dtype_of(wanted, row_values)
+    if 8 * wanted * row_values > limit:
+        dtype = np.dtype(np.float32)
     most = int(limit // max(1.0, dtype.itemsize * row_values))
     notes: list[str] = []
     if wanted <= most:
@@ -75,6 +78,24 @@ def size_of(num_rows: int, row_values: float, asked: int | None, what: str) -> S
         f"{free} of memory are free (--rows N for fewer; --engine spark to use all)"
     )
     return Size(most, np.dtype(np.float32), tuple(notes))
+
+
+def dtype_of(num_rows: int, row_values: float) -> np.dtype[Any]:
+    """The precision in which a table of so many values is kept."""
+    return np.dtype(np.float64 if 8 * num_rows * row_values <= WIDE_BYTES else np.float32)
+
+
+def coarse(columns: Sequence[SearchColumn], x: NDArray[Any]) -> list[str]:
+    """Of a table in single precision: what is said of columns that lose by it."""
+    if x.dtype != np.float32 or not len(x):
+        return []
+    notes = []
+    low, high = np.nanmin(x, axis=0), np.nanmax(x, axis=0)
+    for place, column in enumerate(columns):
+        step = float(np.spacing(max(abs(low[place]), abs(high[place]))))
+        if column.kind != "category" and step > (float(high[place]) - float(low[place])) / 5000:
+            notes.append(f"so '{column.name}' is only exact to {step:.3g}")
+    return notes
 
 
 class Draw:
