@@ -7,7 +7,9 @@
 # Each target sets up what it needs, in .venv. PYTHON=python3.12 chooses the interpreter.
 
 PYTHON ?= python3
-EXTRAS := compare,bench,examples,ray,search,postgres,dev
+, := ,
+# Every extra that needs no GPU; Spark is of use only where there is Java.
+EXTRAS := compare,bench,examples,ray,search,postgres,dev$(if $(shell command -v java),$(,)spark)
 BIN := .venv/bin
 STAMP := .venv/.stamp
 LOG := .venv/install.log

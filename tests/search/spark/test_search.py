@@ -50,14 +50,13 @@ def test_a_search_on_a_cluster_ends_with_a_model_that_needs_no_cluster(
 
 def test_clusters_are_found_in_parquet_and_judged_as_everywhere(spark_cluster, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    parquet = pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(0)
     centers = np.array([[0, 0], [10, 0], [0, 10]])
     points = np.concatenate([center + rng.normal(size=(60, 2)) for center in centers])
     columns = {"a": points[:, 0], "b": points[:, 1]}
     path = tmp_path / "points.parquet"
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    parquet.write_table(pyarrow.table(columns), path)
     request = SearchRequest(
         data=str(path), domain="clustering", engine="spark", folds=1,
         address=spark_cluster.address,

@@ -2,175 +2,30 @@
 
 raw frame ── one pass: kinds ──► columns ── one pass: levels ──► facts
           └──────────────────── typed ────────────────────────► frame of numbers
+
+What is decided here is decided as `_tables` does for one machine, from fewer facts.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from reparto.errors import UsageError
+from reparto.search._spark._look import Seen, is_plain, levels_of, look
 from reparto.search._spark._read import Raw
-from reparto.spec import Domain, SearchColumn, SearchRequest, TableFacts
-from reparto.spec._search import ColumnKind
+from reparto.search._tables._columns import is_row_name
+from reparto.search._tables._target import (
+    MOST_CLASSES,
+    MOST_NUMBER_CLASSES,
+    ROWS_A_CLASS,
+    column_named,
+)
+from reparto.spec import AskedDomain, Domain, SearchColumn, SearchRequest, TableFacts
 
-#: What stands in text where there is no value.
-MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
-#: A column of words has so many different ones at most, or it is text.
-MOST_LEVELS = 1000
-#: A target has so many classes at most.
-MOST_CLASSES = 1000
-#: A target of so few whole numbers is of classes.
-FEW_CLASSES = 20
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one pass over a column has found.
-
-    Attributes:
-        name: As the file has it.
-        place: In the raw frame: ``r3`` has place 3.
-        type: Spark's name of its type.
-        there: Rows with a value.
-        numbers: Of these, those that are numbers.
-        dates: Of these, those that are dates.
-        whole: Of these, those that are whole numbers.
-        distinct: Different values, about.
-        low: The least number.
-        high: The greatest number.
-    """
-
-    name: str
-    place: int
-    type: str
-    there: int
-    numbers: int
-    dates: int
-    whole: int
-    distinct: int
-    low: float | None
-    high: float | None
-
-    @property
-    def kind(self) -> ColumnKind:
-        """What it is, by its type and its values."""
-        if self.type in ("date", "timestamp", "timestamp_ntz"):
-            return "date"
-        if self.type == "boolean":
-            return "category"
-        if self.numbers == self.there:
-            return "number"
-        if self.dates == self.there:
-            return "date"
-        return "category" if self.distinct <= min(MOST_LEVELS, 0.5 * self.there + 2) else "text"
-
-    @property
-    def why(self) -> str:
-        """What made us think so."""
-        if self.type != "string":
-            return f"it is of type {self.type}"
-        if self.kind in ("number", "date"):
-            return f"all {self.there} values are {self.kind}s"
-        return f"it has about {self.distinct} different values"
-
-
-def cell(place: int, type_: str) -> Any:
-    """A column of a raw frame, null where nothing is said."""
-    from pyspark.sql import functions as f
-
-    column = f.col(f"r{place}")
-    if type_ != "string":
-        return column
-    return f.when(f.lower(f.trim(column)).isin(*MISSING), None).otherwise(f.trim(column))
-
-
-def number(place: int, type_: str) -> Any:
-    """A column as a number, null where it is none or is infinite."""
-    from pyspark.sql import functions as f
-
-    value = cell(place, type_).try_cast("double")
-    return f.when(f.isnan(value) | (f.abs(value) == math.inf), None).otherwise(value)
-
-
-def word(column: Any, *, is_number: bool) -> Any:
-    """What a class is called: text as it is, and numbers so that 1 and 1.0 are the same."""
-    from pyspark.sql import functions as f
-
-    if not is_number:
-        return column.cast("string")
-    whole = (column == f.floor(column)) & (f.abs(column) < 1e15)
-    return f.when(whole, column.cast("bigint").cast("string")).otherwise(column.cast("string"))
-
-
-def class_of(about: Seen) -> Any:
-    """The class of each row, as text."""
-    if about.kind == "number":
-        return word(number(about.place, about.type), is_number=True)
-    return word(cell(about.place, about.type), is_number=False)
-
-
-def seconds(place: int, type_: str) -> Any:
-    """A column as seconds since 1970, null where it is no date."""
-    column = cell(place, type_)
-    return column.try_cast("timestamp").try_cast("double")
-
-
-def look(raw: Raw) -> tuple[list[Seen], int, str]:
-    """Go over the rows once: what columns hold, how many rows, and a digest of them."""
-    from pyspark.sql import functions as f
-
-    types = {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields}
-    wanted: list[Any] = [
-        f.count(f.lit(1)),
-        f.sum(f.xxhash64(*raw.frame.columns).cast("decimal(38,0)")),
-    ]
-    plain = []
-    for place in range(len(raw.names)):
-        type_ = types[f"r{place}"].partition("(")[0]
-        plain.append(type_)
-        if not _is_plain(type_):
-            continue
-        value, as_number = cell(place, type_), number(place, type_)
-        is_text = type_ == "string"
-        wanted += [
-            f.count(value),
-            f.count(as_number) if is_text or type_ in _NUMBERS else f.lit(0),
-            f.count(seconds(place, type_)) if is_text else f.lit(0),
-            f.count(f.when(as_number == f.floor(as_number), 1)) if is_text or type_ in _NUMBERS
-            else f.lit(0),
-            f.approx_count_distinct(value),
-            f.min(as_number) if is_text or type_ in _NUMBERS else f.lit(None),
-            f.max(as_number) if is_text or type_ in _NUMBERS else f.lit(None),
-        ]  # fmt: skip
-    row = raw.frame.agg(*wanted).collect()[0]
-    cells = iter(row[2:])
-    seen = []
-    for place, name in enumerate(raw.names):
-        found = [next(cells) for _ in range(7)] if _is_plain(plain[place]) else [0] * 7
-        if plain[place] in _NUMBERS:  # what is no finite number is missing
-            found[0] = found[1]
-        seen.append(Seen(name, place, plain[place], *found))
-    return seen, int(row[0]), f"{int(row[1] or 0) & (2**64 - 1):016x}"
-
-
-def _is_plain(type_: str) -> bool:
-    """Whether a column holds one value a row: no array, no struct, no vector, no bytes."""
-    return type_ in (*_NUMBERS, "string", "boolean", "date", "timestamp", "timestamp_ntz")
-
-
-def levels_of(raw: Raw, seen: Sequence[Seen]) -> dict[str, tuple[str, ...]]:
-    """Of these columns, the different values as text, in order."""
-    from pyspark.sql import functions as f
-
-    if not seen:
-        return {}
-    sets = [f.collect_set(class_of(one)) for one in seen]
-    row = raw.frame.agg(*sets).collect()[0]
-    return {one.name: tuple(sorted(found)) for one, found in zip(seen, row, strict=True)}
+#: With so many rows, a column of another whole number in each may number them.
+_NUMBERED_ROWS = 20
 
 
 def table_facts(raw: Raw, request: SearchRequest) -> tuple[TableFacts, list[Seen]]:
@@ -187,27 +42,23 @@ def table_facts(raw: Raw, request: SearchRequest) -> tuple[TableFacts, list[Seen
     if not num_rows:
         raise UsageError(f"{request.data} has no rows", remedy="give some")
     by_name = {one.name: one for one in seen}
-    for option in ("groups", "time"):
-        name = getattr(request, option)
-        if name and name not in by_name:
-            raise UsageError(
-                f"{request.data} has no column {name}",
-                remedy=f"--{option} is one of {', '.join(list(by_name)[:20])}",
-            )
-    target = _target(by_name, request, raw)
+    target, groups, time = _roles(request, raw)
+    others = {target, groups, time}
     notes = list(raw.notes)
     kept = []
     for one in seen:
-        why = _useless(one, target, request)
-        if why:
+        if one.name in others:
+            continue
+        if why := _useless(one, num_rows):
             notes.append(f"{one.name} is left out: {why}")
-        elif one.name not in (target, request.groups):
+        else:
             kept.append(one)
     if not kept:
         raise UsageError(
             f"{request.data} has no column to learn from",
             remedy="give columns of numbers or categories beside the target",
         )
+    target = "" if request.domain == "clustering" else target
     about = by_name.get(target)
     wanted = [one for one in kept if one.kind == "category"]
     levels = levels_of(raw, [*wanted, *([about] if about and _may_be(about) else [])])
@@ -216,36 +67,29 @@ def table_facts(raw: Raw, request: SearchRequest) -> tuple[TableFacts, list[Seen
             name=one.name,
             kind=one.kind,
             levels=levels.get(one.name, ()),
-            num_missing=num_rows - one.there,
+            num_missing=num_rows - one.known,
             why=one.why,
         )
         for one in kept
     )
     facts = TableFacts(
         path=request.data, format=raw.format, num_rows=num_rows, num_rows_in_file=num_rows,
-        columns=columns, target=target, groups=request.groups, time=request.time, digest=digest,
+        columns=columns, target=target, groups=groups, time=time, digest=digest,
         domain="clustering" if not target else "regression", notes=tuple(notes),
     )  # fmt: skip
+    kept += [by_name[name] for name in (groups, time) if name]
     if about is None:
         return facts, kept
-    if missing := num_rows - about.there:
+    if missing := num_rows - about.known:
         facts = replace(
             facts,
-            num_rows=about.there,
+            num_rows=about.known,
             notes=(*facts.notes, f"{missing} rows without {target} are left out"),
         )
-    names = in_order(levels.get(target, ()))
+    names = levels.get(target, ())
     domain = domain_of(about, request.domain, names)
     classes = names if domain in ("binary", "multiclass") else ()
     return replace(facts, domain=domain, classes=classes), [*kept, about]
-
-
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Numbers by their value, words by the alphabet."""
-    try:
-        return tuple(sorted(names, key=float))
-    except ValueError:
-        return tuple(sorted(names))
 
 
 def _may_be(target: Seen) -> bool:
@@ -259,28 +103,30 @@ def domain_of(target: Seen, asked: AskedDomain | None, names: Sequence[str]) -> 
     Raises:
         UsageError: If it is not what was asked for, or there is nothing to tell apart.
     """
-    if not target.there:
+    if not target.known:
         raise UsageError(f"{target.name} has no values", remedy="name another target")
     count = len(names) or target.distinct
     if asked == "regression":
         if target.kind in ("category", "text"):
             raise UsageError(
                 f"{target.name} is no number, so it cannot be a regression",
-                remedy="--domain multiclass, or another target",
+                remedy="leave --domain regression out, or name another column with --target",
             )
         return "regression"
     if asked is None and target.kind in ("number", "date"):
-        is_classes = target.kind == "number" and target.whole == target.there
-        if not is_classes or count > FEW_CLASSES:
+        is_whole = target.kind == "number" and target.whole == target.numbers
+        pair = count == 2 and (is_whole or target.known >= 2 * ROWS_A_CLASS)
+        few = count <= MOST_NUMBER_CLASSES and target.known >= ROWS_A_CLASS * count
+        if not (pair or (is_whole and few)):
             return "regression"
     if count < 2:
         raise UsageError(
             f"{target.name} is the same in all rows: there is nothing to learn",
             remedy="name another target",
         )
-    if count > MOST_CLASSES:
+    if count > MOST_CLASSES or 2 * count > max(target.known, 10):
         raise UsageError(
-            f"{target.name} has about {count} different values, too many for classes",
+            f"{target.name} has about {count} different values, too many to be classes",
             remedy="--domain regression if it is a number, or another target",
         )
     if asked == "binary" and count != 2:
@@ -290,27 +136,35 @@ def domain_of(target: Seen, asked: AskedDomain | None, names: Sequence[str]) -> 
     return asked if asked in ("binary", "multiclass") else "binary" if count == 2 else "multiclass"
 
 
-def _target(by_name: Mapping[str, Seen], request: SearchRequest, raw: Raw) -> str:
-    if request.domain == "clustering":
-        return ""
-    name = request.target or raw.names[-1]
-    if name not in by_name:
-        raise UsageError(
-            f"{request.data} has no column {name}",
-            remedy=f"--target is one of {', '.join(list(by_name)[:20])}",
+def _roles(request: SearchRequest, raw: Raw) -> tuple[str, str, str]:
+    """The columns that are foretold, by which rows belong together, and when they were."""
+    path = Path(request.data)
+    target, groups, time = (
+        column_named(wanted, raw.names, path, f"--{option}") if wanted else ""
+        for option, wanted in (
+            ("target", request.target), ("groups", request.groups), ("time", request.time)
         )
-    return name
+    )  # fmt: skip
+    if not target and request.domain != "clustering":
+        target = [name for name in raw.names if name not in (groups, time)][-1]
+    return target, groups, time
 
 
-def _useless(one: Seen, target: str, request: SearchRequest) -> str:
-    if one.name in (target, request.groups, request.time):
-        return ""
-    if not _is_plain(one.type):
+def _useless(one: Seen, num_rows: int) -> str:
+    if not is_plain(one.type):
         return f"its type {one.type} is none that techniques take"
-    if not one.there:
-        return "it has no values"
+    if not one.known:
+        return "no row has a value"
     if one.kind == "text":
         return f"it is text with about {one.distinct} different values"
-    if one.distinct <= 1 and (one.kind != "number" or one.low == one.high):
-        return "it is the same in all rows"
+    is_same = one.low == one.high if one.kind == "number" else one.distinct <= 1
+    if is_same and one.known == num_rows:
+        return "it has the same value in all rows"
+    if (
+        is_row_name(one.name)
+        and num_rows >= _NUMBERED_ROWS
+        and one.whole == num_rows
+        and one.distinct > 0.9 * num_rows
+    ):
+        return "it numbers the rows"
     return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reparto.errors import UsageError
+from reparto.search._tables._dialect import BLANKS, sniff
 
 Frame = Any  # pyspark.sql.DataFrame: pyspark is imported on use, and follows no imports in mypy
 
@@ -116,75 +116,45 @@ def _num_features(frame: Frame) -> int:
 
 
 def _csv(spark: Any, path: str, place: str, target: str) -> Raw:
-    lines = _lines(spark, place, path)
-    separator = _separator(lines)
-    rows = list(csv.reader(lines, delimiter=separator))
-    if len(rows[0]) == 1 and not target:
-        notes = [f"{path} has one column"]
-    else:
-        notes = [f"columns are parted by {_NAMES.get(separator, separator)}"]
-    has_header = target in rows[0] if target else _has_header(rows)
-    if target and not has_header and not _is_numbered(target, len(rows[0])):
-        raise UsageError(
-            f"{path} has no column {target}",
-            remedy=f"its first line has {', '.join(rows[0][:20])}",
+    dialect = sniff("\n".join(_lines(spark, place, path)) + "\n", (target,) if target else ())
+    if dialect.num_skipped or not dialect.has_names or dialect.delimiter == BLANKS:
+        what = (
+            "lines above its rows" if dialect.delimiter != BLANKS else "columns parted by blanks"
         )
-    notes.append("its first line has names" if has_header else "it has no line of names")
-    names = tuple(rows[0]) if has_header else tuple(f"c{i}" for i in range(len(rows[0])))
+        raise UsageError(
+            f"{path} has {what}, which Spark does not read",
+            remedy="save it as Parquet, or as CSV with commas and a first line of names",
+        )
+    has_names = bool(dialect.names)
+    names = dialect.names or tuple(f"c{i}" for i in range(dialect.width))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"{path} has several columns {twice[0]}", remedy="name them apart")
     schema = ", ".join(f"`{name}` string" for name in _numbered(names))
     frame = spark.read.csv(
-        place, schema=schema, sep=separator, header=has_header, quote='"', escape='"',
-        ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True, enforceSchema=True,
+        place, schema=schema, sep=dialect.delimiter, header=has_names, quote=dialect.quote,
+        escape=dialect.quote, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True,
+        enforceSchema=True,
     )  # fmt: skip
-    return Raw(frame, "csv", names, tuple(notes))
+    if dialect.decimal == ",":
+        frame = _with_points(frame)
+    return Raw(frame, "csv", names, (dialect.told,))
 
 
-_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+def _with_points(frame: Frame) -> Frame:
+    """Fractions with a point, which is what Spark reads."""
+    from pyspark.sql import functions as f
+
+    return frame.select(
+        *[
+            f.when(f.col(name).rlike(r"^\s*[-+]?\d*,\d+\s*$"), f.translate(name, ",", "."))
+            .otherwise(f.col(name))
+            .alias(name)
+            for name in frame.columns
+        ]
+    )
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
     """Names without dots, quotes and capitals, on which Spark has opinions."""
     return [f"r{place}" for place in range(len(names))]
-
-
-def _is_numbered(target: str, count: int) -> bool:
-    return re.fullmatch(r"c\d+", target) is not None and int(target[1:]) < count
-
-
-def _separator(lines: Sequence[str]) -> str:
-    """The one by which most lines have the same number of cells, and the most of them."""
-    best, most = ",", (0.0, 0)
-    for sign in (",", ";", "\t", "|"):
-        counts = [len(row) for row in csv.reader(lines, delimiter=sign)]
-        usual = max(set(counts), key=counts.count)
-        rank = (counts.count(usual) / len(counts), usual)
-        if usual > 1 and rank > most:
-            best, most = sign, rank
-    return best
-
-
-def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row looks unlike the others: names, where others have numbers."""
-    first, others = rows[0], rows[1:]
-    if any(_is_number(cell) or not cell for cell in first) or len(set(first)) < len(first):
-        return False
-    if not others:
-        return True
-    for place, cell in enumerate(first):
-        below = [row[place] for row in others if len(row) > place and row[place]]
-        if below and all(map(_is_number, below)):
-            return True
-        if cell in below:
-            return False
-    return True
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -6,6 +6,7 @@ this process ── pipes ──► a JVM, the driver ──► master ──►
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import signal
@@ -42,6 +43,10 @@ class Session:
 
     def __init__(self, address: str, *, executor_bytes: int | None = None) -> None:
         try:
+            with warnings.catch_warnings():
+                # Pyspark imports it when a literal is made, and it has opinions on pandas.
+                warnings.simplefilter("ignore")
+                importlib.import_module("pyspark.testing.utils")
             from pyspark import SparkContext
         except ImportError as error:
             raise MissingExtraError("pyspark", "spark") from error
@@ -91,10 +96,6 @@ class Session:
                 ) from error
         self._context.setLogLevel("ERROR")
         self.spark = SparkSession(self._context)
-        with warnings.catch_warnings():
-            # It is imported by pyspark when a literal is made, and has opinions on pandas.
-            warnings.simplefilter("ignore")
-            import pyspark.testing.utils  # noqa: F401
         self.spark.conf.set(
             "spark.sql.shuffle.partitions", max(4, 2 * self._context.defaultParallelism)
         )

@@ -16,12 +16,15 @@ from reparto.search._board import Board, Plan
 from reparto.search._board import Seen as BoardSeen
 from reparto.search._crew import Crew
 from reparto.search._rows import Rows, Vector, Window
-from reparto.search._spark._facts import MOST_CLASSES, Seen, domain_of, in_order, table_facts, word
+from reparto.search._spark._facts import domain_of, table_facts
+from reparto.search._spark._look import Seen, word
 from reparto.search._spark._prepare import Prepared, Way, prepare
 from reparto.search._spark._read import Frame, Raw, read_raw
 from reparto.search._spark._session import Session, cause_of, told
 from reparto.search._spark._share_out import DRAW, FOLD, share_out
 from reparto.search._spark._typed import LABEL, ROW, refuse_strangers, rows_of, typed
+from reparto.search._tables._columns import level_order
+from reparto.search._tables._target import MOST_CLASSES
 from reparto.spec import SearchColumn, SearchRequest, TableFacts
 
 #: Of each fold's tested rows, so many are brought here, to draw them in the report.
@@ -343,12 +346,22 @@ def _vector_facts(raw: Raw, request: SearchRequest) -> TableFacts:
     if request.domain == "clustering":
         return facts
     about = Seen(
-        "label", -1, "double", num_rows, num_rows, 0, int(row[2]), int(row[1]), None, None
+        "label",
+        -1,
+        "double",
+        num_rows,
+        num_rows,
+        num_rows,
+        0,
+        int(row[2]),
+        int(row[1]),
+        None,
+        None,
     )
     names: tuple[str, ...] = ()
     if about.distinct <= 2 * MOST_CLASSES:
         found = raw.frame.select(word(label, is_number=True)).distinct().collect()
-        names = in_order([one[0] for one in found])
+        names = tuple(sorted((one[0] for one in found), key=level_order))
     domain = domain_of(about, request.domain, names)
     classes = names if domain in ("binary", "multiclass") else ()
     return dataclasses.replace(facts, target="label", domain=domain, classes=classes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from reparto.errors import UsageError
 from reparto.search._rows import Rows
-from reparto.search._spark._facts import Seen, cell, class_of, number, seconds, word
+from reparto.search._spark._look import Seen, cell, class_of, number, seconds, word
 from reparto.search._spark._read import Frame, Raw
 from reparto.spec import SearchColumn, TableFacts
 
@@ -49,9 +49,6 @@ def typed(raw: Raw, facts: TableFacts, seen: Sequence[Seen], *, with_target: boo
     for option, name in ((facts.groups, GROUP), (facts.time, TIME)):
         if option in by_name:
             wanted.append(_other(by_name[option], name).alias(name))
-        elif option:
-            place = raw.names.index(option)
-            wanted.append(cell(place, "string").alias(name))
     if facts.target and with_target:
         about = by_name[facts.target]
         if facts.classes:
