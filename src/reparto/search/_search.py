@@ -26,7 +26,7 @@ from reparto.search._prune import Pruner
 from reparto.search._rows import Answer
 from reparto.search._setup import Setup, num_cores, table_setup
 from reparto.search._store import ID_FILE, Kept, Store
-from reparto.search._suggest import Suggester
+from reparto.search._suggest import Suggester, grid_size
 from reparto.search._watch import SearchWatcher
 from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_plain
 
@@ -164,6 +164,12 @@ class _Search:
             self._notes.append(
                 f"no limit was given, so it ends after {time_s:.0f} s: --time 10m sets another"
             )
+        if request.search == "grid" and not request.candidates:
+            endless = "" if time_s is not None or not is_open else "; --time 10m ends it sooner"
+            count = grid_size(setup.grounds)
+            self._notes.append(
+                f"the grid has {count} candidate{'s' if count != 1 else ''}{endless}"
+            )
         if request.cost is not None and not request.price_per_hour:
             raise UsageError(
                 "what it may cost is given, and not what a worker costs",
@@ -189,7 +195,9 @@ class _Search:
             higher_is_better=setup.higher_is_better,
             truths=setup.truths,
             test=setup.test,
-            may_combine=request.ensemble and bool(setup.truths) and not _is_single(request)
+            may_combine=request.ensemble
+            and bool(setup.truths)
+            and not _is_single(request)
             # There the truths may be a sample, and members are weighed on all tested rows.
             and request.engine != "spark",
         )
