@@ -30,6 +30,8 @@ def rows_of(count, columns=3):
         ("x,y\n", "has a line of names, and no rows"),
         ("x,y\n1,2\n", "has a single row"),
         ("1,2\n", "has a single row"),
+        ("a;b;c", "has a line of names, and no rows"),
+        ("x" * 3_000_000, "has a line of more than 256 MiB, or but one"),
         (bytes(range(256)) * 20, "holds no text"),
         (b"\x89PNG\r\n\x1a\n" + b"\x00" * 50, "is a picture"),
         (b"PK\x03\x04" + b"\x00" * 50, "is a zip archive"),

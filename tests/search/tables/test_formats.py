@@ -201,7 +201,7 @@ def test_arff_says_what_columns_are(read):
 
 def test_plain_arff_is_read_as_fast_as_csv_and_the_same_as_slowly(read, monkeypatch):
     rows = "\n".join(f"{n}.5 , red,a{n % 3},2020-01-0{n % 9 + 1}, yes" for n in range(2000))
-    rows = rows.replace("\n13.5 , red", "\n?,'dark blue'").replace("a1,2020-01-03, yes", "?,?, no")
+    rows = rows.replace("\n13.5 , red", "\n?,'dark blue'").replace("a2,2020-01-03, yes", "?,?, no")
     content = HEADER + "@data\n" + rows
     fast = read(content, "d.arff")
     slow = read(content + "\n% a comment", "d.arff")

@@ -70,6 +70,8 @@ class CsvSource(Source):
     def chunks(self) -> Iterator[Batch]:
         """All rows, in order."""
         pyarrow = imported()
+        if self._text.is_whole and not self._dialect.has_rows:
+            return
         reader = None
         try:
             with self._opened() as file:
@@ -151,6 +153,11 @@ class CsvSource(Source):
             self.notes[0] += ", letters in latin-1"
         elif "straddling object" in told and self._block_bytes < _MOST_BYTES:
             self._block_bytes = min(4 * self._block_bytes, _MOST_BYTES)
+        elif "straddling object" in told:
+            raise UsageError(
+                f"{self.path} has a line of more than {self._block_bytes >> 20} MiB, or but one",
+                remedy="it is perhaps no table; give one with a row a line",
+            )
         elif "Expected" in told and self._dialect.has_quotes and not self._newlines:
             self._newlines = True
         elif "Expected" in told:

@@ -33,6 +33,7 @@ class Dialect:
         decimal: What parts the digits of a fraction.
         are_text: For each column, whether there is more than plain numbers in it.
         num_skipped: Lines before the first row, or before the line of names: empty ones, comments.
+        has_rows: Whether there is more than the line of names.
         has_names: Whether the line of names comes after these; else it is the last comment.
         quote: What values in quotes are between.
         has_quotes: Whether a value in quotes was seen.
@@ -45,6 +46,7 @@ class Dialect:
     decimal: str
     are_text: tuple[bool, ...]
     num_skipped: int
+    has_rows: bool
     has_names: bool
     quote: str
     has_quotes: bool
@@ -98,6 +100,7 @@ def sniff(sample: str, known: Sequence[str] = ()) -> Dialect:
         decimal,
         tuple(not all(_is_number(text, decimal) for text in column) for column in shown),
         num_skipped,
+        bool(values),
         has_names and bool(names),
         quote,
         quote in body_text,
