@@ -34,6 +34,13 @@ def test_settings_are_understood_as_requests_give_them():
     assert dimension_of("a", [[10, 5], [3]]) == Choice(((10, 5), (3,)))
 
 
+def test_range_between_whole_numbers_is_one_of_numbers_where_the_technique_takes_any():
+    ground = Ground("a", {"x": Float(0, 5), "k": Int(1, 9)}).narrowed(
+        {"x": {"low": 0, "high": 1}, "k": {"low": 2, "high": 4}, "new": {"low": 0, "high": 1}}
+    )
+    assert ground.space == {"x": Float(0.0, 1.0), "k": Int(2, 4), "new": Int(0, 1)}
+
+
 @pytest.mark.parametrize(
     "given", [[], {"low": 3, "high": 1}, {"low": 0, "high": 1, "log": True}, {"from": 1}]
 )

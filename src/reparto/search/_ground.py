@@ -39,7 +39,10 @@ class Ground:
         Raises:
             UsageError: If what it gives is no space.
         """
-        own = {name: dimension_of(f"{self.kind}.{name}", it) for name, it in asked.items()}
+        own = {
+            name: _like(self.space.get(name), dimension_of(f"{self.kind}.{name}", it))
+            for name, it in asked.items()
+        }
         space = {**self.space, **own}
         kept = tuple(
             one
@@ -52,6 +55,13 @@ class Ground:
         """Of a grid: the values of each setting that the request gives, or of all of them."""
         names = [name for name in self.space if name in self.asked] or list(self.space)
         return [(name, grid_values(self.space[name])) for name in names]
+
+
+def _like(own: Dimension | None, given: Dimension) -> Dimension:
+    """From 0 to 1 is not only 0 and 1 where the technique takes any number."""
+    if isinstance(own, Float) and isinstance(given, Int):
+        return Float(float(given.low), float(given.high), given.log)
+    return given
 
 
 def dimension_of(where: str, given: Any) -> Dimension:
