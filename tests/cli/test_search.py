@@ -1,8 +1,10 @@
 """The commands `reparto search` and `reparto predict`."""
 
+import csv
 import dataclasses
 import io
 import json
+import random
 
 import pytest
 
@@ -405,3 +407,92 @@ def test_search_without_a_best_one_fails(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert json.loads(shown.out)["best"] is None
     assert "no candidate was done" in shown.err
+
+
+@pytest.fixture(scope="module")
+def flats(tmp_path_factory):
+    """A table, and what was found for it: a model of classes."""
+    folder = tmp_path_factory.mktemp("flats")
+    source = random.Random(3)
+    with open(folder / "flats.csv", "w", newline="") as file:
+        rows = csv.writer(file, delimiter=";")
+        rows.writerow(["area", "district", "dear"])
+        for _ in range(90):
+            area, district = source.randint(20, 120), source.choice(["hills", "harbour"])
+            is_dear = area * (1.5 if district == "hills" else 1.0) + source.gauss(0, 8) > 80
+            rows.writerow([area, district, "yes" if is_dear else "no"])
+    words = "--techniques logistic-regression --trials 2 --folds 3 --seed 1 --no-ensemble".split()
+    status = main(["search", str(folder / "flats.csv"), "--out", str(folder / "found"), *words])
+    assert status == 0
+    return folder
+
+
+def test_found_model_says_what_rows_are_and_how_good_that_is(flats, capsys):
+    assert main(["predict", str(flats / "found"), str(flats / "flats.csv")]) == 0
+    shown = capsys.readouterr()
+    head, *rows = csv.reader(shown.out.splitlines())
+    assert head == ["predicted dear", "probability of no", "probability of yes"]
+    assert len(rows) == 90 and {row[0] for row in rows} == {"no", "yes"}
+    for said, no, yes in rows:
+        assert float(no) + float(yes) == pytest.approx(1.0, abs=1e-6)
+        assert (said == "yes") == (float(yes) > float(no))
+    accuracy = float(shown.err.split("accuracy ")[1].split()[0])
+    assert 0.8 < accuracy <= 1.0
+
+
+def test_rows_without_the_target_are_foretold_all_the_same(flats, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("district,area,more\nhills,110,x\nharbour,25,\nmoon,,\n")
+    out = tmp_path / "said.csv"
+    words = [str(flats / "found" / "model"), str(tmp_path / "new.csv"), "--out", str(out)]
+    assert main(["predict", *words, "--json", str(tmp_path / "said.json")]) == 0
+    assert [row[0] for row in csv.reader(out.open())][:3] == ["predicted dear", "yes", "no"]
+    assert "no scores: " in capsys.readouterr().err
+    document = json.loads((tmp_path / "said.json").read_text())
+    assert (document["num_rows"], document["scores"]) == (3, {})
+    assert "predictions" not in document
+
+
+def test_predictions_are_in_the_json_where_nothing_else_holds_them(flats, capsys):
+    assert main(["predict", str(flats / "found"), str(flats / "flats.csv"), "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["predictions"]) == 90
+    assert document["predictions"][0].keys() >= {"predicted dear", "probability of yes"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["found", "other.csv"], "lacks 2 of 2 columns"),
+        (["none", "flats.csv"], "there is no model.json"),
+        (["found", "none.csv"], "there is no file"),
+        (["found", "flats.csv", "--out", "none/said.csv"], "No such file"),
+    ],
+)
+def test_what_cannot_be_foretold_is_told(flats, monkeypatch, capsys, words, said):
+    monkeypatch.chdir(flats)
+    (flats / "other.csv").write_text("a,b\n1,2\n3,4\n")
+    assert main(["predict", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_command_that_is_printed_finds_the_same_again(flats, monkeypatch, capsys):
+    found = json.loads((flats / "found" / "search.json").read_text())
+    monkeypatch.chdir(flats.parent)
+    words = found["command"].split()
+    assert words[:2] == ["reparto", "search"]
+    again = flats / "again"
+    assert main(["search", str(flats / "found" / "again.json"), "--out", str(again)]) == 0
+    capsys.readouterr()
+    best = [
+        next(it for it in one["evaluations"] if it["candidate"]["number"] == one["best"])
+        for one in (found, json.loads((again / "search.json").read_text()))
+    ]
+    assert best[0]["score"] == best[1]["score"]
+
+
+def test_search_goes_on_where_it_ended(flats, capsys):
+    words = ["search", "--resume", "--out", str(flats / "found"), "--trials", "3", "--folds", "9"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert "--folds left out" in shown.err
+    assert "3 candidates" in shown.out and "mean of 3 folds" in shown.out
