@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reparto.search._tables._arrays import Floats, floats, kind_of, texts
-from reparto.search._tables._forms import date_reader, number_reader, spelled
+from reparto.search._tables._forms import number_reader, spelled
+from reparto.search._tables._parse import numbers_of, seconds_of
 from reparto.spec import SearchColumn
 
 Encoder = Callable[[Any], Floats]
@@ -19,7 +20,7 @@ def encoder_of(column: SearchColumn) -> Encoder:
     """What makes numbers of a chunk of this column; NaN where there is no value that is known."""
     if column.kind == "category":
         return category_encoder(column.levels, column.form)
-    read = date_reader(column.form) if column.kind == "date" else number_reader(column.form)
+    parse = seconds_of if column.kind == "date" else numbers_of
 
     def encode(array: Any) -> Floats:
         kind = kind_of(array)
@@ -27,8 +28,7 @@ def encoder_of(column: SearchColumn) -> Encoder:
             return np.full(len(array), np.nan)
         if kind == "text":
             chunk = texts(array)
-            numbers = [read(value) for value in chunk.values]
-            return finite(chunk.mapped([np.nan if it is None else it for it in numbers]))
+            return finite(chunk.mapped(parse(chunk.values, column.form)))
         if kind == "other":
             return np.full(len(array), np.nan)
         return finite(floats(array))
