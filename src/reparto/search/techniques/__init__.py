@@ -16,6 +16,7 @@ from reparto.search.techniques._logistic import LogisticRegression
 from reparto.search.techniques._naive_bayes import NaiveBayes
 from reparto.search.techniques._names import kind_named
 from reparto.search.techniques._neighbors import KNeighbors
+from reparto.search.techniques._network import Network
 from reparto.search.techniques._perceptron import MultilayerPerceptron
 from reparto.search.techniques._svm import SVM, LinearSVM
 from reparto.search.techniques._trees import DecisionTree, ExtraTrees, RandomForest
@@ -33,12 +34,13 @@ __all__ = [
 
 _ALL: tuple[Technique, ...] = (
     LightGBM(),
-    HistBoosting(),
     LogisticRegression(),
     ElasticNet(),
     ExtraTrees(),
-    RandomForest(),
     SVM(),
+    Network(),
+    RandomForest(),
+    HistBoosting(),
     KNeighbors(),
     KMeans(),
     GaussianMixture(),

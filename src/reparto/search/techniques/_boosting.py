@@ -12,6 +12,7 @@ from reparto.search._rows import Matrix, Vector
 from reparto.search._space import Choice, Float, Int, Space
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._params import Flag, Number, OneOf, Param, Params, Whole
+from reparto.search.techniques._portfolio import LARGE, least_share, of_hist_boosting
 from reparto.search.techniques._tree_params import (
     FEATURES,
     IDLE,
@@ -28,7 +29,7 @@ from reparto.search.techniques._tree_params import (
 from reparto.spec import Domain, Settings, TableFacts
 
 #: From so many rows on, a part of them can be spared to see when to stop.
-ENOUGH_TO_STOP = 10_000
+ENOUGH_TO_STOP = round(0.7 * LARGE)  # also in a fold
 #: Training stops after so many iterations in which the spared part was not foretold better.
 PATIENCE = 20
 
@@ -207,25 +208,13 @@ class HistBoosting(EstimatorTechnique):
             "learning_rate": Float(0.01, 0.3, log=True),
             "max_leaf_nodes": Int(4, 128, log=True),
             "min_samples_leaf": Int(2, 100, log=True),
-            "l2": Float(1e-4, 30.0, log=True),
-            "max_features": Float(0.2, 1.0),
+            "l2": Float(1e-3, 30.0, log=True),
+            "max_features": Float(least_share(facts), 1.0),
         }
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
-        """The library's, then slower and smaller trees."""
-        few = {"learning_rate": 0.05, "max_leaf_nodes": 8, "min_samples_leaf": 10}
-        return (
-            {"iterations": 100, "learning_rate": 0.1, "max_features": 0.7},
-            {**few, "iterations": 200, "max_features": 0.5, "l2": 1.0},
-            {
-                "iterations": 300,
-                "learning_rate": 0.04,
-                "max_leaf_nodes": 24,
-                "min_samples_leaf": 5,
-                "max_features": 0.4,
-                "l2": 0.1,
-            },
-        )
+        """Known ones, by the size of the table."""
+        return of_hist_boosting(facts)
 
 
 class GradientBoostedTrees(EstimatorTechnique):

@@ -149,10 +149,10 @@ class _GeneralizedTrainer(EstimatorTrainer):
 
     def _fitted(self, x: _Floats, y: _Floats) -> _Floats:
         link, begin = self._own_link(), self._begin(y)
-        weights: _Floats
         ridge = np.full(x.shape[1], self.settings["reg_param"])
         ridge[: self._intercept] = 0.0
-        eta, weights = link.of_mean(begin), np.zeros(x.shape[1])
+        eta: Any = link.of_mean(begin)
+        weights: Any = np.zeros(x.shape[1])
         for step in range(self.settings["max_iter"]):
             mu = self._clipped(link.mean(eta))
             slope = link.slope(mu)
@@ -171,7 +171,7 @@ class _GeneralizedTrainer(EstimatorTrainer):
             eta = x @ fresh
             if step and moved <= self.settings["tol"] * max(1.0, float(np.abs(fresh).max())):
                 break
-        return weights
+        return np.asarray(weights, dtype=np.float64)
 
 
 class GeneralizedLinear(EstimatorTechnique):

@@ -6,6 +6,7 @@ scikit-learn estimators) and the types named here hold numbers; nothing else is 
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def read_kept(folder: Path) -> dict[str, Any]:
     data = path.read_bytes()
     try:
         strange = set(skops_io.get_untrusted_types(data=data)) - set(TRUSTED)
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path}: {error}", remedy="it was changed; search again") from error
     if strange:
         raise UsageError(

@@ -22,6 +22,7 @@ from reparto.search.techniques._boosting import (
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._kept import write_kept
 from reparto.search.techniques._params import Flag, Number, Param, Params, Whole
+from reparto.search.techniques._portfolio import least_share, of_lightgbm
 from reparto.search.techniques._prepare import is_sparse
 from reparto.search.techniques._tree_params import (
     IDLE,
@@ -221,11 +222,11 @@ class LightGBM(EstimatorTechnique):
     def space(self, facts: TableFacts) -> Space:
         """Trees, their size, and how much each of them may follow the rows."""
         return {
-            "iterations": Int(30, 1500, log=True),
+            "iterations": Int(30, 2000, log=True),
             "learning_rate": Float(0.008, 0.3, log=True),
             "num_leaves": Int(4, 160, log=True),
             "min_samples_leaf": Int(2, 100, log=True),
-            "max_features": Float(0.2, 1.0),
+            "max_features": Float(least_share(facts), 1.0),
             "subsampling_rate": Float(0.5, 1.0),
             "l1": Float(1e-3, 10.0, log=True),
             "l2": Float(1e-3, 30.0, log=True),
@@ -233,21 +234,8 @@ class LightGBM(EstimatorTechnique):
         }
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
-        """Settings near those that did well over hundreds of data sets in published searches."""
-        rest = {"subsampling_rate": 1.0, "l1": 1e-3, "l2": 1e-3, "extra_trees": False}
-        names = ("iterations", "learning_rate", "num_leaves", "min_samples_leaf", "max_features")
-        known: list[tuple[tuple[Any, ...], Mapping[str, Any]]] = [
-            ((100, 0.1, 16, 10, 0.7), {}),
-            ((500, 0.02, 16, 30, 0.55), {"extra_trees": True, "l2": 0.1}),
-            ((400, 0.03, 50, 14, 0.7), {"subsampling_rate": 0.9}),
-            ((350, 0.034, 120, 6, 0.83), {"extra_trees": True}),
-            ((900, 0.022, 120, 3, 0.7), {"l1": 0.004, "l2": 0.11}),
-            ((250, 0.047, 89, 56, 0.62), {}),
-            ((700, 0.012, 8, 20, 0.4), {"subsampling_rate": 0.7, "l2": 3.0}),
-        ]
-        return tuple(
-            {**rest, **dict(zip(names, values, strict=True)), **more} for values, more in known
-        )
+        """Known ones, by the size of the table."""
+        return of_lightgbm(facts)
 
     def load(self, folder: Path, about: Mapping[str, Any]) -> Trainer:
         """What was saved; executes nothing of it."""

@@ -17,6 +17,9 @@ from reparto.search.techniques._params import Any_, Number, OneOf, Param, Params
 from reparto.search.techniques._prepare import Kind
 from reparto.spec import Domain, Settings, TableFacts
 
+#: Numbers that may be looked at for a logistic regression with an L1 penalty: some seconds.
+MOST_STEPS = 1_000_000_000
+
 
 class LinearTrainer(EstimatorTrainer):
     """Fits a line to a scaled target, as MLlib does."""
@@ -77,7 +80,7 @@ class ElasticNetTrainer(LinearTrainer):
                 reg_param=alpha,
                 mix=mix,
                 num_rows=num_rows,
-                max_iter=300,
+                max_iter=_affordable(num_rows * num_columns * len(self.facts.classes)),
                 tol=1e-4,
                 seed=self.seed,
             )
@@ -86,6 +89,11 @@ class ElasticNetTrainer(LinearTrainer):
         return linear_model.ElasticNet(
             alpha=max(alpha, 1e-9), l1_ratio=mix, max_iter=2000, random_state=self.seed
         )
+
+
+def _affordable(size: int) -> int:
+    """Passes over the rows: with an L1 penalty each is slow, and the first ones do the most."""
+    return max(10, min(300, MOST_STEPS // max(1, size)))
 
 
 class LinearRegression(EstimatorTechnique):

@@ -14,6 +14,7 @@ from reparto.search.techniques import _linear_params as common
 from reparto.search.techniques._calibrated import CalibratedTrainer
 from reparto.search.techniques._estimator import EstimatorTechnique
 from reparto.search.techniques._params import Any_, Flag, Number, OneOf, Param, Params, Whole
+from reparto.search.techniques._portfolio import of_svm
 from reparto.search.techniques._prepare import Kind
 from reparto.search.techniques._tree_params import THRESHOLD, THRESHOLDS
 from reparto.spec import Domain, Settings, TableFacts
@@ -124,17 +125,8 @@ class SVM(EstimatorTechnique):
         return found
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
-        """The usual one, a stiffer one, a wide one."""
-        more = {"epsilon": 0.1} if facts.domain == "regression" else {}
-        return tuple(
-            {"c": c, "kernel": "rbf", "gamma": gamma, "shaped": shaped, **more}
-            for c, gamma, shaped in (
-                (3.0, 0.5, True),
-                (10.0, 0.15, False),
-                (1.0, 1.0, True),
-                (30.0, 0.3, False),
-            )
-        )
+        """Known ones."""
+        return of_svm(facts)
 
 
 class LinearSVM(EstimatorTechnique):

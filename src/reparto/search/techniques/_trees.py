@@ -12,6 +12,7 @@ from reparto.search._rows import Matrix, Vector
 from reparto.search._space import Choice, Float, Int, Space
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._params import Flag, Number, Param, Params, Whole
+from reparto.search.techniques._portfolio import listed
 from reparto.search.techniques._prepare import LARGEST
 from reparto.search.techniques._tree_params import (
     FEATURES,
@@ -187,17 +188,17 @@ class RandomForest(EstimatorTechnique):
         """Breiman's, then smoother and greedier ones."""
         root, names = _root(facts), ("max_features", "min_samples_leaf")
         if facts.is_classification:
-            return _listed(
+            return listed(
                 (*names, "criterion", "subsampling_rate"),
                 (root, 1, "entropy", 1.0),
                 (root, 3, "gini", 1.0),
                 (max(root, 0.5), 2, "entropy", 1.0),
             )
-        return _listed(
+        return listed(
             (*names, "subsampling_rate"),
-            (max(root, 0.33), 1, 1.0),
-            (max(root, 0.7), 2, 1.0),
-            (root, 1, 1.0),
+            (max(root, 0.6), 1, 1.0),
+            (max(root, 0.33), 3, 1.0),
+            (1.0, 2, 0.75),
         )
 
 
@@ -221,19 +222,16 @@ class ExtraTrees(RandomForest):
         """The library's, then smoother ones."""
         root, names = _root(facts), ("max_features", "min_samples_leaf")
         if facts.is_classification:
-            return _listed(
+            return listed(
                 (*names, "criterion"),
                 (root, 1, "entropy"),
                 (max(root, 0.75), 2, "entropy"),
                 (root, 4, "gini"),
+                (max(root, 0.3), 12, "entropy"),
             )
-        return _listed(names, (1.0, 1), (max(root, 0.5), 2), (max(root, 0.75), 4))
+        return listed(names, (1.0, 1), (max(root, 0.75), 4), (1.0, 3))
 
 
 def _root(facts: TableFacts) -> float:
     """The root of the columns, as a share of them."""
     return 1.0 / math.sqrt(max(1, facts.num_columns))
-
-
-def _listed(names: Sequence[str], *values: Sequence[Any]) -> tuple[Settings, ...]:
-    return tuple(dict(zip(names, one, strict=True)) for one in values)
