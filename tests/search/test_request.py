@@ -1,6 +1,7 @@
 """Requests that are read from files: our own form, and that of an on-demand platform."""
 
 import json
+import math
 import os
 
 import pytest
@@ -69,6 +70,7 @@ def test_parameter_search_is_one_of_ours(folder, asked, search):
     request = read_request(written(folder, platform(parameterSearch=asked)))
     assert request.search == search
     assert request.trials == (None if search == "grid" else 2)
+    assert request.only_asked
 
 
 @pytest.mark.parametrize(("data", "domain"), [("two", "binary"), ("three", "multiclass")])
@@ -392,6 +394,10 @@ def test_example_runs_to_its_end(path, tmp_path):
     assert result.best is not None
     assert [one.failure for one in result.evaluations if one.status == "failed"] == []
     assert result.ended in ("trials", "exhausted")
+    asked = result.request.spaces.values()
+    tried = {str(sorted(one.candidate.settings.items())) for one in result.evaluations}
+    assert len(tried) == len(result.evaluations)
+    assert len(tried) == math.prod(len(it) for space in asked for it in space.values())
     if result.request.domain != "function":
         model = load(tmp_path / "found")
         rows = model.read(result.request.data)

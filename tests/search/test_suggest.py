@@ -34,6 +34,15 @@ def test_settings_are_understood_as_requests_give_them():
     assert dimension_of("a", [[10, 5], [3]]) == Choice(((10, 5), (3,)))
 
 
+@pytest.mark.parametrize("search", ["random", "bayes", "grid"])
+def test_settings_that_are_not_asked_for_keep_their_defaults_if_so_asked(search):
+    ground = Ground("a", {"x": Float(0, 5), "k": Int(1, 9)}, ({"x": 1.0, "k": 2},))
+    made = Suggester([ground.narrowed({"k": [2, 7]}, only=True)], search, higher_is_better=True)
+    found = [dict(made.next().settings) for _ in range(2)]
+    assert sorted(found, key=str) == [{"k": 2}, {"k": 7}]
+    assert made.next() is None
+
+
 def test_range_between_whole_numbers_is_one_of_numbers_where_the_technique_takes_any():
     ground = Ground("a", {"x": Float(0, 5), "k": Int(1, 9)}).narrowed(
         {"x": {"low": 0, "high": 1}, "k": {"low": 2, "high": 4}, "new": {"low": 0, "high": 1}}

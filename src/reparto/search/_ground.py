@@ -33,8 +33,12 @@ class Ground:
     asked: frozenset[str] = frozenset()
     resource: str = "rows"
 
-    def narrowed(self, asked: Mapping[str, Any]) -> Ground:
+    def narrowed(self, asked: Mapping[str, Any], *, only: bool = False) -> Ground:
         """The same with values that the request gives; what contradicts them is not tried.
+
+        Args:
+            asked: Values by setting.
+            only: Whether other settings keep their defaults.
 
         Raises:
             UsageError: If what it gives is no space.
@@ -43,6 +47,8 @@ class Ground:
             name: _like(self.space.get(name), dimension_of(f"{self.kind}.{name}", it))
             for name, it in asked.items()
         }
+        if only:
+            return Ground(self.kind, own, (), frozenset(own), self.resource)
         space = {**self.space, **own}
         kept = tuple(
             one

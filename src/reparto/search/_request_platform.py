@@ -343,7 +343,7 @@ def _asked(methods: Sequence[_Method], search: SearchKind, reading: _Reading) ->
         for name, values in one.spaces.items():
             known = spaces[one.kind].get(name, ())
             spaces[one.kind][name] = tuple(dict.fromkeys((*known, *values)))
-    asked: dict[str, Any] = {"techniques": kinds, "spaces": spaces}
+    asked: dict[str, Any] = {"techniques": kinds, "spaces": spaces, "only_asked": True}
     if search != "grid":
         if bare:
             reading.notes.append(

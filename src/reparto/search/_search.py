@@ -32,6 +32,8 @@ from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_pla
 
 #: A candidate may take this part of the time if the request does not say how long.
 CANDIDATE_SHARE = 0.5
+#: Whoever asks for a grid of more points is told how to end it.
+LONG_GRID = 100
 
 
 def search(
@@ -165,8 +167,9 @@ class _Search:
                 f"no limit was given, so it ends after {time_s:.0f} s: --time 10m sets another"
             )
         if request.search == "grid" and not request.candidates:
-            endless = "" if time_s is not None or not is_open else "; --time 10m ends it sooner"
             count = grid_size(setup.grounds)
+            is_long = is_open and time_s is None and count > LONG_GRID
+            endless = "; --time 10m ends it sooner" if is_long else ""
             self._notes.append(
                 f"the grid has {count} candidate{'s' if count != 1 else ''}{endless}"
             )

@@ -205,7 +205,8 @@ def grounds_of(
             resource=technique.resource,
         )
         asked = _by_our_names(spaces.get(kind, {}), technique, facts)
-        ground = ground.narrowed(asked) if asked else ground
+        if asked:
+            ground = ground.narrowed(asked, only=request.only_asked)
         for name, values in ground.axes() if asked else ():
             for value in values:
                 technique.check({name: value}, facts)

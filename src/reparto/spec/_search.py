@@ -123,6 +123,7 @@ class SearchRequest:
         techniques: Their kinds; empty for all that suit the domain.
         spaces: By technique, by setting, the values to choose from; others keep their own space,
             or in a grid their defaults.
+        only_asked: Whether settings that `spaces` does not name keep their defaults in any search.
         candidates: Exactly these are tried, and nothing else; empty to search.
         search: How settings are chosen; ``asha`` also gives up early what lags behind.
         metric: By which candidates are ranked; empty for the domain's own.
@@ -162,6 +163,7 @@ class SearchRequest:
     domain: AskedDomain | None = None
     techniques: tuple[str, ...] = ()
     spaces: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    only_asked: bool = False
     candidates: tuple[Candidate, ...] = ()
     search: SearchKind = "asha"
     metric: str = ""
