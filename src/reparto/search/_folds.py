@@ -90,7 +90,7 @@ def _chosen(table: Table, split: str) -> str:
 
 
 def _num_folds(table: Table, folds: int | None, notes: list[str]) -> int:
-    num_rows, num_columns = table.x.shape
+    num_rows, num_columns = map(int, table.x.shape)
     if folds is not None:
         _tell_fewer(folds, num_rows, "rows", notes)
         return min(folds, num_rows)

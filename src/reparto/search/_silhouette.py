@@ -64,7 +64,8 @@ def _scaled(column: _Floats) -> _Floats:
         return np.zeros_like(column)
     filled = np.where(there, column, np.median(column[there]))
     deviation = filled.std()
-    return (filled - filled.mean()) / (deviation if deviation > 0 else 1.0)
+    scaled: _Floats = (filled - filled.mean()) / (deviation if deviation > 0 else 1.0)
+    return scaled
 
 
 def _sparse(part: Any) -> Any:
@@ -82,4 +83,5 @@ def _distances(points: Any) -> _Floats:
     squares = np.diag(products)
     apart = squares[:, None] + squares - 2.0 * products
     np.fill_diagonal(apart, 0.0)
-    return np.sqrt(np.maximum(apart, 0.0))
+    distances: _Floats = np.sqrt(np.maximum(apart, 0.0))
+    return distances
