@@ -1,6 +1,7 @@
 """Shared by the tests of search: storages of each kind."""
 
 import pytest
+
 from tests.search.postgres import Cluster, programs
 
 

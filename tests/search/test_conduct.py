@@ -1,7 +1,6 @@
 import math
 
 import pytest
-from tests.search.scripted import Lines, Played, ScriptedCrew, conducted
 
 from reparto.errors import EngineError
 from reparto.search._conduct import Limits
@@ -9,6 +8,7 @@ from reparto.search._ground import Ground
 from reparto.search._prune import Pruner
 from reparto.search._space import Choice, Float
 from reparto.search._suggest import Suggester
+from tests.search.scripted import Lines, Played, ScriptedCrew, conducted
 
 
 def suggester(kind="random", count=None):
