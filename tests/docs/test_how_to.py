@@ -1,5 +1,6 @@
 """The code that the how-to pages show does what they say."""
 
+import json
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ from reparto import api, convert, engines
 from reparto.convert import shapes
 from reparto.spec import Job
 from tests.docs.blocks import ROOT, blocks, files
-from tests.docs.test_tutorials import check
+from tests.docs.test_tutorials import check, run_by_fork
 
 HOW_TO = ROOT / "docs" / "how-to"
 
@@ -97,3 +98,17 @@ def test_diagnostic_shown_in_debug_a_refused_script_is_a_real_one(tmp_path):
 def test_commands_of_search_print_what_the_page_shows(tmp_path):
     check(HOW_TO / "search.md", tmp_path)
     assert (tmp_path / "prices.csv").read_text().count("\n") == 21
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_commands_of_search_a_script_find_and_leave_what_the_page_says(tmp_path):
+    check(HOW_TO / "search-a-script.md", tmp_path, run_by_fork)
+    best = json.loads((tmp_path / "found" / "search.json").read_text())["best"]
+    kept = {one.name for one in (tmp_path / "found" / "trials" / str(best)).iterdir()}
+    assert kept == {"command.txt", "output.txt", "objective.csv", "files", "trial.json"}
+    assert not (tmp_path / "model.pt").exists()
+    grid = [json.loads(one.read_text()) for one in tmp_path.glob("grid/trials/*/trial.json")]
+    assert sorted(one["settings"]["lr"] for one in grid) == [0.01, 0.1]
+    shared = json.loads((tmp_path / "shared" / "trials" / "0" / "trial.json").read_text())
+    assert shared["result"]["num_workers"] == 2

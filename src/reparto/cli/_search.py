@@ -122,8 +122,18 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
     add("--script", metavar="train.py", help="its runs are the candidates; needs --space or --set")
     add("--objective", metavar="REGEX", help="one group, in what it prints (default: its loss)")
     add("--maximize", action="store_true", help="a higher objective is better")
-    add("--script-workers", type=count, metavar="N", help="of each run (default: 1)")
+    add(
+        "--script-workers",
+        type=_workers_of_run,
+        metavar="N|auto",
+        help="of each run (default: 1); auto measures the script once, and the planner chooses",
+    )
     add("--strategy", metavar="KIND", help="of each run (default: all-reduce)")
+
+
+def _workers_of_run(text: str) -> int:
+    """Parse a number of workers; 0 for ``auto``."""
+    return 0 if text == "auto" else count(text)
 
 
 def command(args: argparse.Namespace) -> int:

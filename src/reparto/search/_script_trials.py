@@ -235,17 +235,13 @@ def _chosen(job: Job, space: Mapping[str, object], cluster: Cluster, notes: list
     )
     found = api.forecast(measured, Wish(), cluster=cluster)
     best = found.best
-    notes.append(f"each run has {_counted(best.num_workers)} ({best.label}): {found.why}")
+    notes.append(f"each run: {found.why}")
     return dataclasses.replace(
         job,
         workers=best.num_workers,
         strategy=best.strategy.kind,
         settings=best.strategy.settings,
     )
-
-
-def _counted(num_workers: int) -> str:
-    return "1 worker" if num_workers == 1 else f"{num_workers} workers"
 
 
 def _capacity(cluster: Cluster, plan: Plan) -> int:
