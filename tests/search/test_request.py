@@ -10,6 +10,8 @@ from reparto.errors import UsageError
 from reparto.search import load, read_request, search
 from reparto.search._request import schemas
 from reparto.search._request_schema import PLATFORM, faults_of
+from reparto.search._setup import table_setup
+from reparto.search._suggest import Suggester
 from reparto.spec import Candidate, SearchRequest, to_plain
 from tests.docs.blocks import ROOT
 
@@ -99,14 +101,22 @@ def test_values_written_as_text_are_what_they_mean(folder):
     assert list(space.values()) == [(10, 20), ("gini",), (0.5, 1), (True, False)]
 
 
-def test_method_without_hyperparameters_is_tried_once_in_a_grid(folder):
+@pytest.mark.parametrize("search", ["grid", "random", "bayesian-optimization"])
+def test_method_without_hyperparameters_is_tried_once_as_it_is(folder, search):
     methods = [{"algorithm": "naive-bayes"}, *platform()["methods"]]
-    request = read_request(written(folder, platform(methods=methods)))
-    assert [(one.technique, one.settings) for one in request.candidates] == [
+    request = read_request(written(folder, platform(methods=methods, parameterSearch=search)))
+    setup = table_setup(request)
+    made = Suggester(setup.grounds, request.search, higher_is_better=True)
+    tried = []
+    while one := made.next():
+        tried.append((one.technique, dict(one.settings)))
+    setup.closing.close()
+    assert sorted(tried, key=str) == [
         ("naive-bayes", {}),
         ("random-forest", {"num_trees": 10}),
         ("random-forest", {"num_trees": 20}),
     ]
+    assert request.trials in (None, 3)
 
 
 def test_same_algorithm_twice_has_a_grid_of_each(folder):
@@ -294,11 +304,11 @@ def test_grid_of_a_million_points_is_refused_before_it_is_written_down(folder):
     values = [{"param": name, "values": [*range(1, 102)]} for name in ("numTrees", "maxDepth")]
     values.append({"param": "minInstancesPerNode", "values": [*range(1, 102)]})
     methods = [
-        {"algorithm": "naive-bayes"},
+        {"algorithm": "random-forest-classification"},
         {**platform()["methods"][0], "hyperparameters": values},
     ]
     error = refusal(written(folder, platform(methods=methods)))
-    assert "1030302 points" in error.message and "random" in error.remedy
+    assert "1030302 points" in error.message and "one method" in error.remedy
 
 
 # ----------------------------------------------------------------------------------- ours

@@ -332,28 +332,17 @@ _WORDS = ("True", "False")
 def _asked(methods: Sequence[_Method], search: SearchKind, reading: _Reading) -> dict[str, Any]:
     """The request's techniques, spaces and candidates."""
     kinds = tuple(dict.fromkeys(one.kind for one in methods))
-    has_twice = len(kinds) < len(methods)
-    bare = [one.kind for one in methods if not one.spaces]
-    if search == "grid" and (has_twice or bare):
-        # A method without hyperparameters is tried once, as its library has it; and the same
-        # algorithm with two sets of values has a grid of each. Spaces cannot say that.
+    if len(kinds) < len(methods):
+        # An algorithm with two sets of values has the combinations of each. Spaces cannot say so.
+        reading.notes.append("an algorithm is named twice: all combinations of both are tried")
         return {"candidates": _candidates(methods, reading)}
-    spaces: dict[str, dict[str, tuple[Any, ...]]] = {kind: {} for kind in kinds}
-    for one in methods:
-        for name, values in one.spaces.items():
-            known = spaces[one.kind].get(name, ())
-            spaces[one.kind][name] = tuple(dict.fromkeys((*known, *values)))
+    spaces = {one.kind: one.spaces for one in methods}
     asked: dict[str, Any] = {"techniques": kinds, "spaces": spaces, "only_asked": True}
     if search != "grid":
-        if bare:
-            reading.notes.append(
-                f"{', '.join(bare)}: no hyperparameters are given, so its own ranges are searched"
-            )
-        else:
-            asked["trials"] = sum(one.num_points for one in methods)
-            reading.notes.append(
-                f"the values make {asked['trials']} combinations: no more candidates are tried"
-            )
+        asked["trials"] = sum(one.num_points for one in methods)
+        reading.notes.append(
+            f"the values make {asked['trials']} combinations: no more candidates are tried"
+        )
     return asked
 
 
@@ -364,7 +353,7 @@ def _candidates(methods: Sequence[_Method], reading: _Reading) -> tuple[Candidat
         refuse(
             reading.name,
             [Fault("methods", f"their grids have {count} points")],
-            'give fewer values, or "parameterSearch": "random"',
+            "give fewer values, or put those of the same algorithm into one method",
         )
     made: dict[str, Candidate] = {}
     for one in methods:

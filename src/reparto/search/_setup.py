@@ -205,7 +205,7 @@ def grounds_of(
             resource=technique.resource,
         )
         asked = _by_our_names(spaces.get(kind, {}), technique, facts)
-        if asked:
+        if asked or request.only_asked:
             ground = ground.narrowed(asked, only=request.only_asked)
         for name, values in ground.axes() if asked else ():
             for value in values:
