@@ -1,6 +1,7 @@
 """A script's runs are the candidates: options are settings, what it prints is the objective."""
 
 import json
+import signal
 import threading
 import time
 import traceback
@@ -354,3 +355,53 @@ def test_script_that_cannot_be_shared_out_is_refused_with_the_place(here):
 def test_missing_script_is_told(here):
     with pytest.raises(UsageError, match="No such file"):
         prepare_trials(asked("no.py"), "found")
+
+
+# -------------------------------------------------------------------------- whole searches
+
+
+@pytest.mark.forked
+def test_search_finds_the_best_run_and_a_failed_one_has_no_score(cli):
+    cli.write(TRAIN)
+    cli.write("1.0", "scale.txt")
+    done = cli.run(
+        *("search", "--script", "train.py", "--set", "lr=0.03,0.1,1e9", "--search", "grid"),
+        *("--objective", LOSS, "--out", "found", "--", "--epochs", "3"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((cli.folder / "found" / "search.json").read_text())
+    status = {one["candidate"]["settings"]["lr"]: one for one in result["evaluations"]}
+    assert [status[lr]["status"] for lr in (0.03, 0.1, 1e9)] == ["done", "done", "failed"]
+    assert status[0.1]["score"] < status[0.03]["score"]
+    assert status[1e9]["score"] is None
+    assert "its objective is" in status[1e9]["failure"]
+    assert "│ epoch" in status[1e9]["traceback"]
+    command = next(line for line in result["notes"] if "reparto run" in line).partition(": ")[2]
+    assert command in done.stdout
+    again = cli.run(*command.split()[1:])
+    assert again.stdout.splitlines()[2] == f"epoch 2 loss {status[0.1]['score']:.6f}"
+
+
+@pytest.mark.forked
+def test_interrupted_search_leaves_no_worker_and_tells_the_best_so_far(cli):
+    cli.write(TRAIN.replace("range(args.epochs)", "range(10**9 if args.lr < 0.05 else 3)"))
+    cli.write("1.0", "scale.txt")
+    process = cli.start(
+        *("search", "--script", "train.py", "--set", "lr=0.1,0.01", "--search", "grid"),
+        *("--objective", LOSS, "--out", "found", "--workers", "1"),
+    )
+    until = time.monotonic() + 60
+    while not (cli.folder / "seen-0").exists() or "0.01 " not in (cli.folder / "seen-0").read_text(
+        errors="replace"
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert cli.running() == []
+    result = json.loads((cli.folder / "found" / "search.json").read_text())
+    found = {one["candidate"]["settings"]["lr"]: one["status"] for one in result["evaluations"]}
+    assert found == {0.1: "done", 0.01: "stopped"}
+    assert result["best"] == 0
+    assert "stopped" in out
