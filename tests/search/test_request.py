@@ -132,7 +132,7 @@ def test_same_algorithm_twice_has_a_grid_of_each(folder):
 
 
 def test_instances_become_workers_and_it_is_told(folder, monkeypatch):
-    monkeypatch.setattr("reparto.search._request_platform.num_cores", lambda: 8)
+    monkeypatch.setattr("reparto.search._request_instances.num_cores", lambda: 8)
     instances = [
         {"ec2Instance": "m5.large", "minInstances": 1, "maxInstances": 2},
         {"ec2Instance": "p3.2xlarge", "additionalHardware": ["gpu"], "maxInstances": 2},
@@ -145,14 +145,14 @@ def test_instances_become_workers_and_it_is_told(folder, monkeypatch):
 
 
 def test_sums_of_instances_count_where_no_total_is_given(folder, monkeypatch):
-    monkeypatch.setattr("reparto.search._request_platform.num_cores", lambda: 8)
+    monkeypatch.setattr("reparto.search._request_instances.num_cores", lambda: 8)
     resources = {"instances": [{"minInstances": 1, "maxInstances": 2}] * 2}
     request = read_request(written(folder, platform(computationalResources=resources)))
     assert (request.min_workers, request.max_workers) == (2, 4)
 
 
 def test_more_instances_than_cores_are_as_many_workers_as_cores(folder, monkeypatch):
-    monkeypatch.setattr("reparto.search._request_platform.num_cores", lambda: 2)
+    monkeypatch.setattr("reparto.search._request_instances.num_cores", lambda: 2)
     resources = {"minTotalInstances": 4, "maxTotalInstances": 16}
     path = written(folder, platform(computationalResources=resources))
     assert (read_request(path).min_workers, read_request(path).max_workers) == (2, 2)

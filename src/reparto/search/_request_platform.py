@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from reparto.errors import UsageError
 from reparto.search._function_work import function_named
 from reparto.search._request import found, nowhere, refuse
+from reparto.search._request_instances import workers_of
 from reparto.search._request_layers import with_hidden_layers
 from reparto.search._request_schema import PLATFORM, Fault, faults_of, shown
-from reparto.search._setup import num_cores
 from reparto.spec import AskedDomain, Candidate, Domain, SearchKind, SearchRequest, TableFacts
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def platform_request(
     data = _data(plain, reading)
     domain = _domain(plain, data)
     methods = _methods(plain, None if domain == "classification" else domain, reading)
-    fewest, most = _workers(plain, reading, engine)
+    resources = plain.get("computationalResources", {})
+    fewest, most = workers_of(resources, engine, reading.faults, reading.notes)
     if reading.faults:
         refuse(name, reading.faults)
     search = _search(plain, reading)
@@ -128,68 +129,6 @@ def _data(plain: Mapping[str, Any], reading: _Reading) -> str:
     if place is None:
         reading.faults.append(Fault("dataset.path", nowhere(path, reading.folder)))
     return place or ""
-
-
-def _workers(plain: Mapping[str, Any], reading: _Reading, engine: str) -> tuple[int, int | None]:
-    """At least and at most so many; an instance of a cloud is a worker here."""
-    resources = plain.get("computationalResources") or {}
-    instances = resources.get("instances") or []
-    where = "computationalResources"
-    for index, one in enumerate(instances):
-        fewest, most = one.get("minInstances", 0), one.get("maxInstances", math.inf)
-        if fewest > most:
-            reading.faults.append(
-                Fault(
-                    f"{where}.instances[{index}]",
-                    f"minInstances {fewest} is above maxInstances {most}",
-                )
-            )
-        hardware = one.get("additionalHardware")
-        named = [hardware] if isinstance(hardware, str) else hardware or []
-        if extra := [word for word in named if word.strip().lower() not in ("", "none")]:
-            reading.notes.append(
-                f"additionalHardware {', '.join(extra)} is not used: candidates are trained on "
-                "processors"
-            )
-    fewest, most = _totals(resources, instances)
-    if most is not None and fewest > most:
-        reading.faults.append(
-            Fault(where, f"at least {fewest} instances are asked for, and at most {most}")
-        )
-        return 0, None
-    if types := [one["ec2Instance"] for one in instances if "ec2Instance" in one]:
-        reading.notes.append(
-            f"no {' or '.join(dict.fromkeys(types))} is rented: workers "
-            f"{'of this machine' if engine == 'local' else f'of {engine}'} take the place of "
-            "a cloud's instances"
-        )
-    if engine == "local" and (most or fewest) and max(most or 0, fewest) > (own := num_cores()):
-        reading.notes.append(
-            f"of {_span(fewest, most)} instances, {own} are workers: this machine has so many "
-            "cores (--engine ray has others)"
-        )
-        fewest, most = min(fewest, own), own
-    return fewest, most
-
-
-def _totals(
-    resources: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]
-) -> tuple[int, int | None]:
-    """As the request says, or the sums over its instances; the narrower one if it says both."""
-    fewest = max(
-        resources.get("minTotalInstances", 0),
-        sum(one.get("minInstances", 0) for one in instances),
-    )
-    most = [resources["maxTotalInstances"]] if "maxTotalInstances" in resources else []
-    if instances and all("maxInstances" in one for one in instances):
-        most.append(sum(one["maxInstances"] for one in instances))
-    return fewest, min(most) if most else None
-
-
-def _span(fewest: int, most: int | None) -> str:
-    if most is None:
-        return f"at least {fewest}"
-    return f"{fewest} to {most}" if fewest else f"at most {most}"
 
 
 def _search(plain: Mapping[str, Any], reading: _Reading) -> SearchKind:
