@@ -179,12 +179,6 @@ class LightTrainer(EstimatorTrainer):
             raise UsageError(f"there is no {path}", remedy="search again: the model is not whole")
         self.estimator = _lightgbm().Booster(model_file=str(path))
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        if self.estimator is not None:  # its text; rows that are still with it are not pickled
-            state["estimator"] = self.estimator.model_to_string()
-        return state
-
 
 class LightGBM(EstimatorTechnique):
     """Boosted trees that grow leaf by leaf."""

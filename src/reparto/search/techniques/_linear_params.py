@@ -9,7 +9,10 @@ over columns of deviation 1 (``standardization``). scikit-learn's C is 1 / (rows
 
 from __future__ import annotations
 
-from reparto.search.techniques._params import Any_, Flag, Number, Param, Whole
+from collections.abc import Mapping
+
+from reparto.search.techniques._params import Any_, Flag, Number, OneOf, Param, Whole
+from reparto.search.techniques._prepare import Kind
 from reparto.search.techniques._tree_params import SEED
 
 REG_PARAM = Param("reg_param", Number(0.0), 0.0, ("alpha", "lambda"))
@@ -18,6 +21,10 @@ MAX_ITER = Param("max_iter", Whole(1), 100, ("iterations",))
 FIT_INTERCEPT = Param("fit_intercept", Flag(), True)
 STANDARDIZATION = Param("standardization", Flag(), True, ("standardize",))
 SHAPED = Param("shaped", Flag(), False)
+#: Of what goes by distances: columns are scaled each by itself, bent to a normal shape, or all
+#: by the same.
+SCALINGS: Mapping[str, Kind] = {"each": "near", "normal": "shaped", "common": "common"}
+SCALING = Param("scaling", OneOf(tuple(SCALINGS)), "each")
 IDLE = (
     Param("aggregation_depth", Any_(), unused="nothing is sent between machines"),
     Param("max_block_size_in_mb", Any_(), unused="rows are not sent in blocks"),
@@ -35,6 +42,8 @@ __all__ = [
     "IDLE",
     "MAX_ITER",
     "REG_PARAM",
+    "SCALING",
+    "SCALINGS",
     "SEED",
     "SHAPED",
     "STANDARDIZATION",

@@ -10,6 +10,7 @@ from reparto.search._space import Choice, Int, Space
 from reparto.search.techniques import _linear_params as common
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._params import OneOf, Param, Params, Whole
+from reparto.search.techniques._portfolio import MANY
 from reparto.search.techniques._prepare import Kind, is_sparse
 from reparto.search.techniques._tree_params import THRESHOLD, THRESHOLDS
 from reparto.spec import Domain, Settings, TableFacts
@@ -17,7 +18,7 @@ from reparto.spec import Domain, Settings, TableFacts
 
 class _NeighborsTrainer(EstimatorTrainer):
     def _preparation(self) -> Kind:
-        return "shaped" if self.settings["shaped"] else "scaled"
+        return common.SCALINGS[self.settings["scaling"]]
 
     def make(self, num_rows: int, num_columns: int) -> Any:
         from sklearn import neighbors
@@ -74,7 +75,7 @@ class KNeighbors(EstimatorTechnique):
                 Param("num_neighbors", Whole(1), 5, ("n_neighbors", "k")),
                 Param("weights", OneOf(("uniform", "distance")), "uniform"),
                 Param("metric", metrics, "euclidean"),
-                common.SHAPED,
+                common.SCALING,
                 *((*THRESHOLDS, THRESHOLD) if domain != "regression" else ()),
             ),
         )
@@ -85,11 +86,13 @@ class KNeighbors(EstimatorTechnique):
             "num_neighbors": Int(1, max(2, min(60, facts.num_rows // 4)), log=True),
             "weights": Choice(("uniform", "distance")),
             "metric": Choice(("euclidean", "manhattan")),
-            "shaped": Choice((False, True)),
+            "scaling": Choice(tuple(common.SCALINGS)),
         }
 
     def portfolio(self, facts: TableFacts) -> Sequence[Settings]:
         """A few near ones, then more of them."""
-        names = ("num_neighbors", "weights", "metric", "shaped")
-        known = ((7, "distance", "euclidean", True), (15, "distance", "manhattan", False))
+        names = ("num_neighbors", "weights", "metric", "scaling")
+        known = [(7, "distance", "euclidean", "normal"), (15, "distance", "manhattan", "each")]
+        if facts.num_columns >= MANY:
+            known.insert(0, (5, "distance", "euclidean", "common"))
         return tuple(dict(zip(names, one, strict=True)) for one in known)

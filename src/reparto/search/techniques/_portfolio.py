@@ -16,6 +16,8 @@ from reparto.spec import Settings, TableFacts
 SMALL = 2000
 #: From so many on, training stops by itself, so there may be many iterations.
 LARGE = 10_000
+#: So many columns may be of one kind, such as pixels, and want one scale.
+MANY = 50
 #: With more columns than that a tree looks at fewer of them: it is as good, and takes less time.
 WIDE = 100
 
@@ -92,13 +94,15 @@ def of_hist_boosting(facts: TableFacts) -> tuple[Settings, ...]:
 def of_svm(facts: TableFacts) -> tuple[Settings, ...]:
     """For support vectors with a kernel."""
     is_regression = facts.domain == "regression"
-    names = ["c", "kernel", "gamma", "shaped", *(["epsilon"] if is_regression else [])]
+    names = ["c", "kernel", "gamma", "scaling", *(["epsilon"] if is_regression else [])]
     more = (0.1,) if is_regression else ()
-    return listed(
-        names,
-        (10.0, "rbf", 0.15, False, *more),
-        (3.0, "rbf", 0.5, True, *more),
-        (2.0, "rbf", 0.06, True, *more),
-        (1.0, "rbf", 1.0, True, *more),
-        (30.0, "rbf", 0.3, False, *more),
-    )
+    known = [
+        (10.0, "rbf", 0.15, "each"),
+        (3.0, "rbf", 0.5, "normal"),
+        (2.0, "rbf", 0.06, "normal"),
+        (1.0, "rbf", 1.0, "normal"),
+        (30.0, "rbf", 0.3, "each"),
+    ]
+    if facts.num_columns >= MANY:
+        known.insert(0, (8.0, "rbf", 1.0, "common"))
+    return listed(names, *((*one, *more) for one in known))

@@ -4,7 +4,9 @@ plain     themselves, nothing is copied; a column without any value is 0
 filled    no missing value: the median, and a column that says so
 encoded   filled; one column for each level of a category; constant columns are left out
 scaled    encoded; mean 0 and deviation 1
-shaped    scaled, with long-tailed columns bent to a normal shape first
+near      scaled, and nothing is farther away than `NEAR`: for what goes by distances
+shaped    near, with long-tailed columns bent to a normal shape first
+common    encoded; mean 0, and all columns divided by the same, as pixels want it
 
 A csr matrix is divided by the deviation and not moved, so that zeros stay zeros.
 """
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from reparto.search._rows import Matrix
 from reparto.spec import TableFacts
 
-Kind = Literal["plain", "filled", "encoded", "scaled", "shaped"]
+Kind = Literal["plain", "filled", "encoded", "scaled", "near", "shaped", "common"]
 
 #: Of a category, so many levels get a column of their own, the most frequent ones.
 MOST_LEVELS = 64
@@ -29,7 +31,7 @@ SKEWED = 1.0
 #: The shape of a column is kept as so many quantiles.
 QUANTILES = 200
 #: In deviations: what is farther away is as far, so that distances stay numbers.
-FARTHEST = 1e6
+FARTHEST, NEAR = 1e6, 5.0
 #: Beyond this, float32 is infinite.
 LARGEST = 3e38
 
@@ -59,8 +61,8 @@ class Preparation:
     def fit(self, x: Matrix) -> Matrix:
         """Learn from these rows; returns them prepared."""
         if _is_sparse(x):
-            is_scaled = self._kind in ("scaled", "shaped")
-            self._state = _sparse_state(x) if is_scaled else {}
+            is_scaled = self._kind not in ("plain", "filled", "encoded")
+            self._state = _sparse_state(x, same=self._kind == "common") if is_scaled else {}
         elif self._kind == "plain":
             self._state = {"empty": _empty(x)}
         elif self._kind == "filled":
@@ -120,6 +122,8 @@ class Preparation:
         kept = np.flatnonzero(deviations > 1e-12 * np.maximum(1.0, np.abs(means)))
         if self._kind == "encoded":
             means, deviations = np.zeros_like(means), np.ones_like(deviations)
+        if self._kind == "common" and len(kept):
+            deviations = np.full_like(deviations, np.sqrt(np.mean(deviations[kept] ** 2)))
         state.update(kept=kept, means=means[kept], deviations=deviations[kept])
         state["missing"] = numbers[state["missing"]]
         state.update(_levels_of(x, categories))
@@ -136,7 +140,8 @@ class Preparation:
         part = part if len(kept) == part.shape[1] else part[:, kept]
         scaled = (part - state["means"]) / state["deviations"]
         if self._kind != "encoded":
-            np.clip(scaled, -FARTHEST, FARTHEST, out=scaled)
+            most = NEAR if self._kind in ("near", "shaped") else FARTHEST
+            np.clip(scaled, -most, most, out=scaled)
         parts = [scaled]
         if len(state["missing"]):
             parts.append((~np.isfinite(x[:, state["missing"]])).astype(np.float64))
@@ -264,14 +269,16 @@ def _shapes_of(part: _Floats) -> dict[str, Any]:
     }
 
 
-def _sparse_state(x: Matrix) -> dict[str, Any]:
-    """Of each column, one over its deviation; 0 where it is constant."""
+def _sparse_state(x: Matrix, *, same: bool) -> dict[str, Any]:
+    """Of each column, one over its deviation; 0 where it is constant. Or the same of all."""
     data = np.nan_to_num(np.asarray(x.data, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     num_rows, num_columns = x.shape
     sums = np.bincount(x.indices, data, minlength=num_columns)
     squares = np.bincount(x.indices, data**2, minlength=num_columns)
     variances = squares / num_rows - (sums / num_rows) ** 2
     deviations = np.sqrt(np.maximum(variances, 0.0))
+    if same and deviations.any():
+        deviations = np.where(deviations > 0, np.sqrt(np.mean(deviations**2)), 0.0)
     scales = np.zeros(num_columns)
     np.divide(1.0, deviations, out=scales, where=deviations > 1e-12)
     return {"scales": scales}

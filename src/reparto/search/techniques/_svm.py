@@ -27,7 +27,7 @@ class _KernelTrainer(CalibratedTrainer):
     scales_target = True
 
     def _preparation(self) -> Kind:
-        return "shaped" if self.settings["shaped"] else "scaled"
+        return common.SCALINGS[self.settings["scaling"]]
 
     def make(self, num_rows: int, num_columns: int) -> Any:
         from sklearn import svm
@@ -104,7 +104,7 @@ class SVM(EstimatorTechnique):
             Param("coef0", Number(), 0.0),
             common.tolerance(1e-3),
             Param("max_iter", Whole(1), 1_000_000),
-            common.SHAPED,
+            common.SCALING,
             common.SEED,
         )
         more: tuple[Param, ...] = (Param("epsilon", Number(0.0), 0.1),)
@@ -118,7 +118,7 @@ class SVM(EstimatorTechnique):
             "c": Float(0.03, 300.0, log=True),
             "kernel": Choice(("rbf",)),
             "gamma": Float(0.03, 10.0, log=True),
-            "shaped": Choice((False, True)),
+            "scaling": Choice(tuple(common.SCALINGS)),
         }
         if facts.domain == "regression":
             found["epsilon"] = Float(0.01, 0.5, log=True)
