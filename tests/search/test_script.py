@@ -1,14 +1,17 @@
 """A script's runs are the candidates: options are settings, what it prints is the objective."""
 
 import json
+import os
 import signal
 import threading
 import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from reparto import api
 from reparto.errors import RefusedError, UsageError
 from reparto.search._script_history import History, Lengths, objective_pattern
 from reparto.search._script_options import words_of
@@ -16,7 +19,15 @@ from reparto.search._script_run import TrialError
 from reparto.search._script_space import read_space
 from reparto.search._script_trials import prepare_trials
 from reparto.search._script_work import ScriptWork
-from reparto.spec import Candidate, Output, Rung, SearchRequest, StepRecord
+from reparto.spec import (
+    Candidate,
+    Output,
+    Prediction,
+    Rung,
+    SearchRequest,
+    StepRecord,
+    StrategyConfig,
+)
 from tests.forked import forked_workers
 
 #: What is opened below Python's own functions is written for real, by every worker.
@@ -350,6 +361,52 @@ def test_script_that_cannot_be_shared_out_is_refused_with_the_place(here):
     prepare_trials(asked("rl.py"), "found")  # alone it may do what it wants
     with pytest.raises(RefusedError, match=r"rl\.py:\d+"):
         prepare_trials(asked("rl.py", workers=2), "found")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"engine": "spark"}, "not started on spark"),
+        ({"engine": "ray", "max_workers": 2}, "one after the other"),
+        ({"spaces": {"script": {"a b": [1]}}}, "'a b' is no name of an option"),
+        ({"objective": "loss"}, "0 groups"),
+    ],
+)
+def test_request_that_cannot_be_is_refused_before_anything_runs(here, more, told):
+    with pytest.raises(UsageError, match=told):
+        prepare_trials(asked(**more), "found")
+
+
+def test_runs_at_the_same_time_share_the_cores(here):
+    cores = len(os.sched_getaffinity(0))
+    alone = prepare_trials(asked(max_workers=1), "found")
+    assert alone.plan.threads_per_worker == cores
+    assert prepare_trials(asked(), "found").plan.threads_per_worker == 1
+    assert prepare_trials(asked(workers=2), "found").at_once == max(1, cores // 2)
+
+
+def test_planner_is_asked_once_and_measures_what_is_in_the_middle(here, monkeypatch):
+    measured = []
+
+    def forecast(job, wish, **_):
+        measured.append(job)
+        best = Prediction(
+            strategy=StrategyConfig(kind="all-reduce"),
+            label="all-reduce",
+            num_workers=2,
+            samples_a_step=8,
+            compute_s=0.1,
+            step_s=0.1,
+        )
+        return SimpleNamespace(best=best, why="2 workers are twice as fast")
+
+    monkeypatch.setattr(api, "forecast", forecast)
+    trials = prepare_trials(asked(workers=0), "found")
+    assert (trials.plan.num_workers, trials.plan.strategy.kind) == (2, "all-reduce")
+    assert trials.notes == ("each run: 2 workers are twice as fast",)
+    assert [job.args for job in measured] == [("--lr", "0.5005")]
+    candidate = Candidate(number=0, technique="script", settings={"lr": 0.1})
+    assert "run --workers 2 --threads 1 train.py --lr 0.1" in trials.command_of(candidate)
 
 
 def test_missing_script_is_told(here):

@@ -145,6 +145,11 @@ def prepare_trials(request: SearchRequest, folder: str | Path) -> Trials:
             f"runs of a script are not started on {request.engine}",
             remedy="leave --engine out, or take --engine ray",
         )
+    if request.engine == "ray" and (request.max_workers or 1) > 1:
+        raise UsageError(
+            "on Ray, runs of a script go on one after the other",
+            remedy="leave --workers out; --script-workers 8 gives each run eight",
+        )
     is_auto = request.script_workers == 0 or request.strategy == "auto"
     job = Job(
         script=request.script,
@@ -166,7 +171,9 @@ def prepare_trials(request: SearchRequest, folder: str | Path) -> Trials:
     if is_auto:
         job = _chosen(job, space, cluster, notes)
     program, plan = _decided(job, cluster)
-    at_once = max(1, _capacity(cluster, plan) // plan.num_workers)
+    at_once = 1
+    if job.engine == "local":
+        at_once = max(1, _capacity(cluster, plan) // plan.num_workers)
     if job.threads is None and job.engine == "local":  # runs beside each other share the cores
         running = (request.max_workers or at_once) * plan.num_workers
         threads = max(1, len(os.sched_getaffinity(0)) // running)
@@ -245,12 +252,10 @@ def _chosen(job: Job, space: Mapping[str, object], cluster: Cluster, notes: list
 
 
 def _capacity(cluster: Cluster, plan: Plan) -> int:
-    """Workers for which there is a core, or a GPU."""
+    """Workers for which there is a core, or a GPU, on this machine."""
     if plan.device == "cuda":
-        return sum(host.num_gpus for host in cluster.hosts)
-    if len(cluster.hosts) == 1:
-        return min(cluster.hosts[0].num_cores, len(os.sched_getaffinity(0)))
-    return sum(host.num_cores for host in cluster.hosts)
+        return cluster.hosts[0].num_gpus
+    return min(cluster.hosts[0].num_cores, len(os.sched_getaffinity(0)))
 
 
 def _shown(script: str, cwd: str) -> str:
