@@ -1,15 +1,14 @@
 """Shared by the tests on Spark: one master with two workers, and small tables."""
 
 import csv
-import os
-import sys
 
 import numpy as np
 import pytest
 
+from reparto.search._spark._session import Session
 from tests.search.spark.cluster import Cluster, reason_to_skip
 
-#: Of an idle machine; where others work too, a test may take many times as long.
+#: All on one of the test processes: there is one cluster, and one session in a process.
 GROUP = pytest.mark.xdist_group("spark")
 
 
@@ -19,11 +18,35 @@ def spark_cluster():
     why = reason_to_skip()
     if why:
         pytest.skip(why)
-    # Executors run no Python; if one did, it should be this one.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    cluster = Cluster()
-    yield cluster
-    cluster.close()
+    with pytest.MonkeyPatch.context() as patch:
+        # JVMs that live for a minute spend most of it on making their code faster.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        cluster = Cluster()
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def session(spark_cluster):
+    """A session with that cluster: one for all tests, since to start one takes seconds."""
+    from pyspark import SparkContext
+
+    made = Session(spark_cluster.address)
+    yield made
+    jvm = made._gateway.proc
+    made.close()
+    made.close()
+    assert SparkContext._active_spark_context is SparkContext._gateway is None
+    assert jvm.poll() is not None, "the JVM ended with the session"
+
+
+@pytest.fixture
+def closed(session, monkeypatch):
+    """Searches use that session, and their attempts to close it are counted."""
+    found = []
+    monkeypatch.setattr("reparto.search._spark._source.Session", lambda *a, **k: session)
+    monkeypatch.setattr(session, "close", lambda: found.append(True))
+    return found
 
 
 @pytest.fixture(scope="session")

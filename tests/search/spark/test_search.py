@@ -14,7 +14,7 @@ pytestmark = GROUP
 
 
 def test_a_search_on_a_cluster_ends_with_a_model_that_needs_no_cluster(
-    spark_cluster, table, tmp_path, capfd
+    spark_cluster, closed, table, tmp_path, capfd
 ):
     pytest.importorskip("reparto.search._report")
     names = ("logistic-regression", "linear-svm")
@@ -43,12 +43,13 @@ def test_a_search_on_a_cluster_ends_with_a_model_that_needs_no_cluster(
     again = json.loads((tmp_path / "out" / "again.json").read_text())
     assert (again["engine"], again["address"]) == ("spark", spark_cluster.address)
     assert (tmp_path / "out" / "report.html").exists()
+    assert closed, "the session ends with the search"
     # Nothing of a JVM's chatter is on the screen.
     told = capfd.readouterr()
     assert "WARN" not in told.err and "log4j" not in told.out + told.err
 
 
-def test_clusters_are_found_in_parquet_and_judged_as_everywhere(spark_cluster, tmp_path):
+def test_clusters_are_found_in_parquet_and_judged_as_everywhere(spark_cluster, closed, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """What is told where there is no cluster, or it does not see the data."""
 
+import os
 import socket
 import time
 
@@ -70,38 +71,32 @@ def test_a_path_that_workers_do_not_see_is_told_apart_from_one_that_is_nowhere()
 
 
 @GROUP
-def test_wrong_requests_are_refused_and_leave_no_session_behind(
-    spark_cluster, table, tmp_path, monkeypatch
-):
-    """One session for all of it: to start one takes seconds."""
-    kept = Session(spark_cluster.address)
-    monkeypatch.setattr("reparto.search._spark._source.Session", lambda *a, **k: kept)
-    closed = []
-    monkeypatch.setattr(kept, "close", lambda: closed.append(True))
+def test_wrong_requests_are_refused_and_leave_no_session_behind(closed, table, tmp_path):
     one_class = tmp_path / "one.csv"
     one_class.write_text("a,b\n1,x\n2,x\n3,x\n")
     no_rows = tmp_path / "none.csv"
     no_rows.write_text("a,b\n")
     zero_based = tmp_path / "bad.libsvm"
     zero_based.write_text("1 0:1 1:2\n0 0:2 1:3\n")
-    try:
-        for words, request in (
-            ("there is no /no/such.csv", {"data": "/no/such.csv"}),
-            ("no column price", {"data": str(table), "target": "price"}),
-            ("b is the same in all rows", {"data": str(one_class)}),
-            ("has no rows", {"data": str(no_rows)}),
-            ("is no number", {"data": str(table), "target": "tall", "domain": "regression"}),
-            ("indices should be", {"data": str(zero_based)}),
-            ("does not read ARFF", {"data": "a.arff"}),
-        ):
-            with pytest.raises((UsageError, EngineError)) as caught:
-                open_spark(SearchRequest(engine="spark", **request))
-            assert words in str(caught.value), caught.value
-        assert len(closed) == 7
-    finally:
-        monkeypatch.undo()
-        kept.close()
-    from pyspark import SparkContext
+    for words, request in (
+        ("there is no /no/such.csv", {"data": "/no/such.csv"}),
+        ("there is no column 'price'", {"data": str(table), "target": "price"}),
+        ("b is the same in all rows", {"data": str(one_class)}),
+        ("has no rows", {"data": str(no_rows)}),
+        ("is no number", {"data": str(table), "target": "tall", "domain": "regression"}),
+        ("indices should be", {"data": str(zero_based)}),
+        ("does not read ARFF", {"data": "a.arff"}),
+    ):
+        with pytest.raises((UsageError, EngineError)) as caught:
+            open_spark(SearchRequest(engine="spark", **request))
+        assert words in str(caught.value), caught.value
+    assert len(closed) == 7
 
-    assert SparkContext._active_spark_context is None
-    assert SparkContext._gateway is None
+
+@GROUP
+def test_there_is_one_session_in_a_process_and_its_jvm_writes_to_a_file(session):
+    with pytest.raises(UsageError, match="has a Spark session already"):
+        Session("local[1]")
+    for stream in (1, 2):
+        own = os.stat(f"/proc/{session._gateway.proc.pid}/fd/{stream}")
+        assert own.st_ino == os.fstat(session._log.fileno()).st_ino

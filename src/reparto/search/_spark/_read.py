@@ -107,7 +107,7 @@ def _libsvm(spark: Any, place: str, like: Raw | None) -> Raw:
     size = int(frame.schema["features"].metadata.get("numFeatures", 0)) or (
         len(like.names) if like is not None else _num_features(frame)
     )
-    return Raw(frame, "libsvm", tuple(f"c{place}" for place in range(size)))
+    return Raw(frame, "libsvm", tuple(f"c{place}" for place in range(1, size + 1)))
 
 
 def _num_features(frame: Frame) -> int:
@@ -116,11 +116,12 @@ def _num_features(frame: Frame) -> int:
 
 
 def _csv(spark: Any, path: str, place: str, target: str) -> Raw:
-    dialect = sniff("\n".join(_lines(spark, place, path)) + "\n", (target,) if target else ())
-    if dialect.num_skipped or not dialect.has_names or dialect.delimiter == BLANKS:
-        what = (
-            "lines above its rows" if dialect.delimiter != BLANKS else "columns parted by blanks"
-        )
+    sample = "\n".join(_lines(spark, place, path)) + "\n"
+    dialect = sniff(sample, (target,) if target else ())
+    dialect = dialect if dialect.names else sniff(sample)
+    is_above = dialect.num_skipped or (dialect.names and not dialect.has_names)
+    if is_above or dialect.delimiter == BLANKS:
+        what = "lines above its rows" if is_above else "columns parted by blanks"
         raise UsageError(
             f"{path} has {what}, which Spark does not read",
             remedy="save it as Parquet, or as CSV with commas and a first line of names",

@@ -51,13 +51,13 @@ class Session:
         except ImportError as error:
             raise MissingExtraError("pyspark", "spark") from error
         check_address(address)
+        if _java() is None:
+            raise EngineError("Java is missing, and Spark runs on it", remedy=_JAVA)
         if SparkContext._active_spark_context is not None:
             raise UsageError(
                 "this process has a Spark session already",
                 remedy="stop it first: SparkContext.getOrCreate().stop()",
             )
-        if _java() is None:
-            raise EngineError("Java is missing, and Spark runs on it", remedy=_JAVA)
         host = reached(address)
         self.address = address
         self._log = tempfile.TemporaryFile(prefix="reparto-spark-")  # noqa: SIM115
