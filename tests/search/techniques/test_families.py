@@ -172,6 +172,19 @@ def test_large_and_wide_tables_have_portfolios_of_their_own():
                         assert features <= 0.15
 
 
+@pytest.mark.parametrize("kind", ["svm", "linear-svm"])
+@pytest.mark.parametrize("num_classes", [2, 3, 4])
+def test_support_vectors_answer_where_a_class_has_one_row_only(kind, num_classes):
+    centres = 4.0 * np.eye(num_classes)
+    y = np.array([*range(num_classes - 1)] * 5 + [num_classes - 1], np.int32)
+    x = centres[y] + 0.1 * np.random.default_rng(0).normal(size=(len(y), num_classes))
+    facts = facts_of(x, "binary" if num_classes == 2 else "multiclass", num_classes)
+    trainer = trained(TECHNIQUES[kind], facts, locked(x, y), {})
+    answer = trainer.predict(centres)
+    assert np.array_equal(answer.labels[:-1], range(num_classes - 1))
+    assert np.allclose(answer.values.sum(axis=1), 1.0)
+
+
 def test_probabilities_of_support_vectors_are_about_right():
     random = np.random.default_rng(0)
     x = random.normal(size=(800, 4))

@@ -70,13 +70,19 @@ class CalibratedTrainer(EstimatorTrainer):
         seen = np.concatenate(truths) if truths else np.zeros(0)
         if len(np.unique(seen)) < len(np.unique(y)):
             # Too few rows to spare any: a distance of 1 counts as e to 1.
-            num = self._distances(self.make(len(y), x.shape[1]).fit(x, y), x[:1]).shape[1]
-            self._weights, self._shift = np.eye(num), np.zeros(num)
+            num_classes = len(np.unique(y))
+            self._weights = self._votes(num_classes)
+            self._shift = np.zeros(self._weights.shape[1])
             return
         values = np.concatenate(distances)
         width = float(values.std()) or 1.0
-        judge = LogisticRegression(C=10.0, max_iter=200).fit(values / width, seen)
+        strength = 10.0 if values.shape[1] == 1 else 1.0  # of many distances most say the same
+        judge = LogisticRegression(C=strength, max_iter=200).fit(values / width, seen)
         self._weights, self._shift = judge.coef_.T / width, judge.intercept_
+
+    def _votes(self, num_classes: int) -> NDArray[np.float64]:
+        """What each distance says of each class, where nobody has judged it: its own one."""
+        return np.eye(1 if num_classes == 2 else num_classes)
 
     def _distances(self, estimator: Any, x: Matrix) -> NDArray[np.float64]:
         found = np.asarray(estimator.decision_function(x), dtype=np.float64)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reparto.errors import UsageError
 from reparto.search._rows import Vector
@@ -21,6 +23,8 @@ from reparto.spec import Domain, Settings, TableFacts
 
 #: A penalty of zero has no end with scikit-learn's solver; this is next to none.
 LEAST_PENALTY = 1e-6
+#: So many classes are told apart in pairs.
+MOST_PAIRED = 15
 
 
 class _KernelTrainer(CalibratedTrainer):
@@ -45,8 +49,22 @@ class _KernelTrainer(CalibratedTrainer):
         }
         if self.facts.is_classification:
             weight = "balanced" if settings["balanced"] else None
+            told["decision_function_shape"] = "ovo" if self._is_pairwise() else "ovr"
             return svm.SVC(**told, class_weight=weight, random_state=self.seed)
         return svm.SVR(**told, epsilon=settings["epsilon"])
+
+    def _is_pairwise(self) -> bool:
+        """Distances of each pair of classes say more than one for each class, if they are few."""
+        return self._present is not None and 2 < len(self._present) <= MOST_PAIRED
+
+    def _votes(self, num_classes: int) -> NDArray[np.float64]:
+        if not self._is_pairwise():
+            return super()._votes(num_classes)
+        pairs = list(itertools.combinations(range(num_classes), 2))
+        votes = np.zeros((len(pairs), num_classes))
+        for row, (first, second) in enumerate(pairs):
+            votes[row, first], votes[row, second] = 1.0, -1.0
+        return votes
 
 
 class _LinearTrainer(CalibratedTrainer):
