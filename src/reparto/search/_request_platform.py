@@ -83,6 +83,9 @@ def platform_request(
         UsageError: If it cannot be; tells all that is wrong, and where.
     """
     faults = list(faults_of(PLATFORM, dict(plain)))
+    if "dataset" not in plain and plain.get("domain") != "misc-functions":
+        what = "is missing: it must be an object with the path of the data"
+        faults.append(Fault("dataset", what))
     if faults:
         refuse(name, faults)
     reading = _Reading(name, folder)
@@ -114,17 +117,11 @@ def platform_request(
 
 def _data(plain: Mapping[str, Any], reading: _Reading) -> str:
     """Where the data are."""
-    dataset = plain.get("dataset")
     if plain["domain"] == "misc-functions":
-        if dataset is not None:
+        if "dataset" in plain:
             reading.notes.append("dataset is not read: a function has no data")
         return ""
-    if dataset is None:
-        reading.faults.append(
-            Fault("dataset", "is missing: it must be an object with the path of the data")
-        )
-        return ""
-    path = str(dataset["path"])
+    path = str(plain["dataset"]["path"])
     place = found(path, reading.folder)
     if place is None:
         reading.faults.append(Fault("dataset.path", nowhere(path, reading.folder)))

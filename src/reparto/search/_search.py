@@ -382,6 +382,7 @@ class _Search:
             cost=None,
             ensemble=bool(members),
             storage="",
+            notes=(),
             **{
                 name: os.path.abspath(value)
                 for name in ("data", "test", "script")
