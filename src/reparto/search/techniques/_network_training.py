@@ -180,6 +180,10 @@ class Training:
         self.epoch, self.best_epoch = numbers["epoch"], numbers["best_epoch"]
         self.best_loss = math.inf if numbers["best_loss"] is None else numbers["best_loss"]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What the optimizer remembers is no part of a model and of its size.
+        return {**self.__dict__, "_optimizer": None}
+
     def _num_held(self, num_rows: int) -> int:
         if num_rows < FEWEST_TO_HOLD:
             return 0
