@@ -386,7 +386,7 @@ class _Search:
             **{
                 name: os.path.abspath(value)
                 for name in ("data", "test", "script")
-                if (value := getattr(self._request, name))
+                if (value := getattr(self._request, name)) and "://" not in value
             },
         )
         path = self._folder / "again.json"

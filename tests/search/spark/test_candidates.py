@@ -73,6 +73,26 @@ def test_folds_are_disjoint_and_stratified(source):
     assert seen == source.counts and max(seen) - min(seen) <= 2
 
 
+def test_groups_stay_together_and_what_comes_later_is_not_trained_on(session, tmp_path):
+    path = tmp_path / "visits.csv"
+    rows = [f"{i % 7},{(i * 37) % 100},{i % 3},g{i % 12}" for i in range(96)]
+    path.write_text("\n".join(["a,day,y,who", *rows]) + "\n")
+    given = {"data": str(path), "target": "y", "folds": 3}
+    grouped = SparkSource(session, SearchRequest(groups="who", **given))
+    assert [one.name for one in grouped.facts.columns] == ["a", "day"]
+    folds = grouped.frame.select("grp", "fold").distinct().collect()
+    assert len(folds) == len({row["grp"] for row in folds}) == 12
+    assert grouped.split.how == "3 folds by groups (who)" and min(grouped.counts) == 32
+    timed = SparkSource(session, SearchRequest(time="day", **given))
+    assert "day" not in [one.name for one in timed.facts.columns]
+    for fold in range(timed.num_folds):
+        before = timed.split.trained(timed.frame, fold).agg({"time": "max"}).collect()[0][0]
+        after = timed.split.tested(timed.frame, fold).agg({"time": "min"}).collect()[0][0]
+        assert before < after
+    assert 45 <= sum(timed.counts) <= 51
+    assert [len(truth) for truth in timed.truths()] == timed.counts
+
+
 def _candidates(source):
     yield "logistic-regression", {"regParam": 0.01, "maxIter": 5}
     yield "logistic-regression", {"family": "multinomial", "maxIter": 5}

@@ -119,6 +119,11 @@ class SparkSource:
         if self.facts.is_classification:
             for row in self.table:
                 counts[int(row[1])] += int(row[2])
+        lost = self.facts.num_rows - num_rows
+        if lost and self.split.by_time:
+            note = f"{lost} rows without {self.facts.time} are left out"
+            notes = (*self.facts.notes, note)
+            self.facts = dataclasses.replace(self.facts, notes=notes)
         self.facts = dataclasses.replace(self.facts, num_rows=num_rows, class_counts=tuple(counts))
         offset = 1 if self.split.by_time else 0
         place = len(by)
