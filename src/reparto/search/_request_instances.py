@@ -51,7 +51,7 @@ def workers_of(
     if types := [one["ec2Instance"] for one in instances if "ec2Instance" in one]:
         notes.append(
             f"no {' or '.join(dict.fromkeys(types))} is rented: workers "
-            f"{'of this machine' if engine == 'local' else f'of {engine}'} take the place of "
+            f"{'of this machine' if engine == 'local' else f'of {engine.capitalize()}'} take the place of "
             "a cloud's instances"
         )
     if engine == "local" and (most or fewest) and max(most or 0, fewest) > (own := num_cores()):
