@@ -49,10 +49,10 @@ def workers_of(
         )
         return 0, None
     if types := [one["ec2Instance"] for one in instances if "ec2Instance" in one]:
+        whose = "this machine" if engine == "local" else engine.capitalize()
         notes.append(
-            f"no {' or '.join(dict.fromkeys(types))} is rented: workers "
-            f"{'of this machine' if engine == 'local' else f'of {engine.capitalize()}'} take the place of "
-            "a cloud's instances"
+            f"no {' or '.join(dict.fromkeys(types))} is rented: workers of {whose} take the place "
+            "of a cloud's instances"
         )
     if engine == "local" and (most or fewest) and max(most or 0, fewest) > (own := num_cores()):
         notes.append(
