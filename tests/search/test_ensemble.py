@@ -117,6 +117,19 @@ def test_best_of_a_technique_goes_on_beside_better_ones():
     assert not pruner.goes_on(candidate(12, "b"), [score(0.4)])
 
 
+def test_many_of_a_good_technique_do_not_crowd_out_another_good_one():
+    pruner = Pruner(higher_is_better=True)
+    for number in range(30):
+        pruner.goes_on(candidate(number), [score(0.9)])
+    for number in range(6):
+        pruner.goes_on(candidate(100 + number, "b"), [score(0.8 + 0.01 * number)])
+    assert pruner.goes_on(candidate(200, "b"), [score(0.845)])  # among the best third of b
+    assert not pruner.goes_on(candidate(201, "b"), [score(0.805)])
+    for kind in ("c", "d"):  # b is the fourth best now
+        pruner.goes_on(candidate(300, kind), [score(0.95)])
+    assert not pruner.goes_on(candidate(202, "b"), [score(0.845)])
+
+
 def test_hopeless_is_what_is_behind_on_all_folds_and_not_what_varies():
     pruner = Pruner(higher_is_better=True)
     pruner.done([score(0.9, fold) for fold in range(5)])

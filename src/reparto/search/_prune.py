@@ -2,7 +2,8 @@
 
     rungs of a candidate      1/9 ── 1/3 ── whole fold 0 ── fold 1 ── … ── fold K-1
     it goes on if it is       └── among the best third ──┘  └── not hopelessly behind the best ──┘
-                              of those that have been there  on the same folds
+                              of those that have been there, on the same folds
+                              or of a good technique's own
 
 A rung is halved as in ASHA (Li et al., 2018), in its stopping form: a candidate is never set
 aside to be taken up again, so a worker keeps one model at a time.
@@ -20,6 +21,8 @@ from reparto.spec import Candidate, RungScore
 REDUCTION = 3
 #: Nobody is given up before so many have been at the same rung.
 FIRST = 5
+#: Of so many techniques, each one's own best part goes on too.
+GOOD_TECHNIQUES = 3
 #: A candidate is hopeless if it is behind by more than so many standard errors of the difference.
 BEHIND = 2.0
 
@@ -33,8 +36,9 @@ class Pruner:
 
     def __init__(self, *, higher_is_better: bool) -> None:
         self._sign = -1.0 if higher_is_better else 1.0
-        self._at: dict[tuple[int, float], list[float]] = defaultdict(list)
-        self._best_of: dict[str, float] = {}
+        self._at: dict[tuple[int, float], dict[str, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         self._best: list[float] = []
 
     def goes_on(self, candidate: Candidate, reached: Sequence[RungScore]) -> bool:
@@ -42,7 +46,8 @@ class Pruner:
         last = reached[-1]
         loss = self._sign * last.score
         if last.rung.share < 1.0 or last.rung.fold == 0:
-            return self._is_among_best((last.rung.fold, last.rung.share), candidate, loss)
+            rung = (last.rung.fold, last.rung.share)
+            return self._is_among_best(rung, candidate.technique, loss)
         return not self._is_hopeless(self._folds(reached))
 
     def done(self, reached: Sequence[RungScore]) -> None:
@@ -54,17 +59,19 @@ class Pruner:
     def _folds(self, reached: Sequence[RungScore]) -> list[float]:
         return [self._sign * one.score for one in reached if one.rung.share >= 1.0]
 
-    def _is_among_best(self, key: tuple[int, float], candidate: Candidate, loss: float) -> bool:
-        others = self._at[key]
-        rank = sum(other < loss for other in others)
-        others.append(loss)
+    def _is_among_best(self, rung: tuple[int, float], kind: str, loss: float) -> bool:
+        at = self._at[rung]
+        others = [it for losses in at.values() for it in losses]
+        own = at[kind]
         # The best of a technique goes on to the next rung: techniques differ in how soon they
         # show what they are worth, and an ensemble lives on their difference.
-        own = f"{candidate.technique} {key}"
-        is_own_best = loss < self._best_of.get(own, math.inf)
-        if is_own_best:
-            self._best_of[own] = loss
-        return len(others) <= FIRST or is_own_best or rank < len(others) / REDUCTION
+        is_own_best = loss < min(own, default=math.inf)
+        among_all, among_own = _is_in_first_part(loss, others), _is_in_first_part(loss, own)
+        own.append(loss)
+        if len(others) < FIRST or is_own_best or among_all:
+            return True
+        # Many cheap candidates of one technique must not crowd out those of others that are good.
+        return among_own and kind in sorted(at, key=lambda it: min(at[it]))[:GOOD_TECHNIQUES]
 
     def _is_hopeless(self, folds: list[float]) -> bool:
         count = len(folds)
@@ -74,3 +81,8 @@ class Pruner:
         mean = math.fsum(behind) / count
         spread = math.sqrt(math.fsum((one - mean) ** 2 for one in behind) / (count - 1))
         return mean > BEHIND * spread / math.sqrt(count) and mean > 0.0
+
+
+def _is_in_first_part(loss: float, others: Sequence[float]) -> bool:
+    """Whether it is among the best of these and itself."""
+    return sum(other < loss for other in others) < (len(others) + 1) / REDUCTION
