@@ -31,7 +31,9 @@ def result_lines(result: SearchResult, folder: Path, told: Collection[str] = ())
         folder: Of the search.
         told: Notes that they have seen already.
     """
-    ended = Counter(one.status for one in result.evaluations if one.candidate.origin != "ensemble")
+    ended: Counter[str] = Counter(
+        one.status for one in result.evaluations if one.candidate.origin != "ensemble"
+    )
     why = _ENDED.get(result.ended, result.ended)
     lines = ["", f"{counted(ended)} · {duration(result.took_s)} · {why}"]
     board = board_lines(result)
@@ -55,7 +57,9 @@ def board_lines(result: SearchResult) -> list[str]:
     if not board:
         return []
     which = "higher" if result.higher_is_better else "lower"
-    rows = [("", f"{result.metric}", "spread", "technique", "time", "size", "a row", "settings")]
+    rows: list[tuple[str, ...]] = [
+        ("", f"{result.metric}", "spread", "technique", "time", "size", "a row", "settings")
+    ]
     placed = list(enumerate(board, 1))
     chosen = [it for it in placed[MOST_ROWS:] if it[1].candidate.number == result.best]
     rows += [_row(place, one) for place, one in [*placed[:MOST_ROWS], *chosen]]

@@ -222,7 +222,7 @@ def facts_lines(facts: TableFacts) -> list[str]:
     """What a table holds."""
     rows = f"{facts.num_rows:,}".replace(",", " ")
     used = f" of {facts.num_rows_in_file}" if 0 < facts.num_rows < facts.num_rows_in_file else ""
-    kinds = Counter(column.kind for column in facts.columns)
+    kinds: Counter[str] = Counter(column.kind for column in facts.columns)
     many = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
     each = ", ".join(
         f"{kinds[kind]} {word if kinds[kind] > 1 else kind}"
