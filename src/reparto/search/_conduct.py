@@ -299,8 +299,8 @@ class Conductor:
         now = self._parts.clock()
         for worker, tally in list(self._running.items()):
             if now - tally.began_s > self._limits.candidate_s:
-                limit = self._limits.candidate_s
-                self._parts.crew.kill(worker, f"was ended: it took longer than {limit:.3g} s")
+                why = f"was ended: it took longer than {self._limits.candidate_s:.3g} s"
+                self._parts.crew.kill(worker, f"{why} (--candidate-time allows more)")
 
     def _add(self, made: Evaluation, tally: Tally) -> None:
         self.evaluations.append(made)

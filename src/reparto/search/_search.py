@@ -32,6 +32,8 @@ from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_pla
 
 #: A candidate may take this part of the time if the request does not say how long.
 CANDIDATE_SHARE = 0.5
+#: And if it does not say either how long all of it may take.
+CANDIDATE_S = 600.0
 #: Whoever asks for a grid of more points is told how to end it.
 LONG_GRID = 100
 
@@ -180,7 +182,10 @@ class _Search:
             )
         candidate_s = request.candidate_s
         if candidate_s is None:
-            candidate_s = math.inf if time_s is None else max(5.0, CANDIDATE_SHARE * time_s)
+            # How long a run of a script takes is its author's affair.
+            candidate_s = CANDIDATE_S if setup.facts is not None else math.inf
+            if time_s is not None:
+                candidate_s = max(5.0, CANDIDATE_SHARE * time_s)
         return Limits(
             time_s=math.inf if time_s is None else time_s,
             cost=math.inf if request.cost is None else request.cost,
