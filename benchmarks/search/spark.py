@@ -94,6 +94,7 @@ def main() -> int:
         "cases": found,
         "environment": {
             "cores": os.cpu_count(), "machine": platform.machine(),
+            "load_average": os.getloadavg()[1],
             "python": platform.python_version(), "spark_workers": 2,
             "date": time.strftime("%Y-%m-%d"),
         },
