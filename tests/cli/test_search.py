@@ -10,7 +10,7 @@ import pytest
 
 from reparto.cli import _parser, main
 from reparto.cli._search_board import bill_text, result_lines, row_text, size_text
-from reparto.cli._search_request import folder_of, request_of
+from reparto.cli._search_request import folder_of, ignored_when_resumed, request_of
 from reparto.cli._search_screen import SearchScreen, asked_lines, number_text, settings_text
 from reparto.errors import UsageError
 from reparto.spec import (
@@ -174,6 +174,11 @@ def test_words_that_are_no_values_are_told(words, said, capsys):
 )
 def test_folder_is_named_after_what_is_searched(words, folder):
     assert str(folder_of(parsed(*words))) == folder
+
+
+def test_limits_prices_and_the_way_to_the_storage_count_when_a_search_goes_on():
+    words = "--resume --cost 2 --price 0.40/h --storage postgresql://me:word@host/db --seed 3"
+    assert ignored_when_resumed(parsed(*words.split())) == ["--seed"]
 
 
 def test_going_on_needs_to_know_with_what():

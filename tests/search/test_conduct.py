@@ -157,3 +157,51 @@ def test_a_steady_candidate_that_would_take_too_long_is_stopped_and_not_failed()
     (only,) = conductor.evaluations
     assert (only.status, only.busy_s) == ("stopped", 3.0)
     assert "would not have ended in time" in only.notes[0]
+
+
+def training_of(evaluations):
+    """What finishing takes: nothing while nothing is known, else to train once more."""
+    fits = [rung.fit_s for one in evaluations for rung in one.rungs]
+    return 1.3 * max(fits) if fits else 0.0
+
+
+def test_time_is_left_to_train_what_was_tested_on_some_folds_only():
+    crew = ScriptedCrew(lambda c, _: Played(8.0))
+    _, conductor, _ = conducted(
+        crew, suggester(), Limits(time_s=20.0), folds=2, max_workers=1, finish_s=training_of
+    )
+    only = conductor.evaluations[0]
+    assert (only.status, len(only.rungs)) == ("stopped", 1)
+    assert crew.now_s <= 20.0 - 1.3 * 8.0
+
+
+def test_search_goes_on_with_the_workers_it_has_where_others_cannot_begin():
+    crew, watcher = ScriptedCrew(lambda c, _: Played(1.0)), Lines()
+    acquire = crew.acquire
+
+    def only_the_first():
+        worker = acquire()
+        crew.stillborn = True
+        return worker
+
+    crew.acquire = only_the_first
+    ended, conductor, _ = conducted(crew, suggester(), Limits(trials=5), watcher=watcher)
+    assert ended == "trials"
+    assert [one.status for one in conductor.evaluations] == ["done"] * 5
+    assert any("no more than 1 worker can be had" in note for note in watcher.notes)
+
+
+def test_no_more_workers_are_kept_than_there_can_be():
+    crew, watcher = ScriptedCrew(lambda c, _: Played(1.0)), Lines()
+    conducted(crew, suggester(), Limits(trials=2), min_workers=5, watcher=watcher)
+    assert crew.most_held == 2
+    assert watcher.notes == ["5 workers are asked for; there can be 2"]
+
+
+def test_seconds_of_a_worker_that_died_are_billed_once_and_count_for_the_candidate():
+    crew = ScriptedCrew(
+        lambda c, nth: Played(9.0, dies="killed") if nth == 1 else Played(2.0), max_workers=1
+    )
+    _, conductor, ledger = conducted(crew, suggester(), Limits(trials=1), max_workers=1)
+    assert conductor.evaluations[0].busy_s == pytest.approx(11.0)
+    assert [line.busy_s for line in ledger.bill(crew.now_s).workers] == pytest.approx([9.0, 2.0])

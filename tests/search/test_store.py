@@ -197,8 +197,8 @@ def test_a_process_that_is_killed_loses_nothing_that_was_told(storage, tmp_path)
 HOLD = """
 import sys
 from pathlib import Path
-from reparto.search._store import _locked
-lock = _locked(Path(sys.argv[1]))
+from reparto.search._store import locked
+lock = locked(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """

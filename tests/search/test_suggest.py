@@ -198,3 +198,12 @@ def test_no_point_of_a_small_space_is_missed(search):
         found.append(tuple(one.settings.values()))
         made.told(evaluation(one, score=float(one.settings["x"])))
     assert len(found) == len(set(found)) == 12
+
+
+def test_random_search_that_is_resumed_goes_on_where_it_was():
+    grounds = [Ground("a", {"x": Float(0, 1)})]
+    whole = Suggester(grounds, "random", higher_is_better=True)
+    drawn = [whole.next() for _ in range(80)]
+    resumed = Suggester(grounds, "random", higher_is_better=True)
+    resumed.recall([evaluation(one, 0.5) for one in drawn[:50]])
+    assert [resumed.next() for _ in range(30)] == drawn[50:]

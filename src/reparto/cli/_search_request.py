@@ -22,7 +22,7 @@ _SAME = (
 ).split()
 _RANGE = re.compile(r"(?P<low>[-+\d.eE]+?)\.\.(?P<high>[-+\d.eE]+)(?P<log>:log)?")
 #: Of what counts when a search is gone on with.
-_LIMITS = "time trials cost workers max_workers candidate_time memory address".split()
+_LIMITS = "time trials cost workers max_workers candidate_time memory address storage".split()
 
 
 def request_of(args: argparse.Namespace) -> SearchRequest:
@@ -196,7 +196,7 @@ def _value(text: str) -> Any:
 
 def ignored_when_resumed(args: argparse.Namespace) -> list[str]:
     """Options that do not count, since the search of the folder has its own."""
-    names = [*_SAME, "price", "time_column"]
+    names = [*_SAME, "time_column"]
     return (
         [
             f"--{name.replace('_', '-')}"

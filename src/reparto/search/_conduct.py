@@ -109,7 +109,10 @@ class Conductor:
         earlier: Sequence[Evaluation] = (),
     ) -> None:
         self._parts, self._limits, self._seed = parts, limits, seed
-        self._fewest, self._most = min_workers, min(max_workers, parts.crew.max_workers)
+        self._most = min(max_workers, parts.crew.max_workers)
+        self._fewest = min(min_workers, self._most)
+        if self._fewest < min_workers:
+            parts.watcher.note(f"{min_workers} workers are asked for; there can be {self._most}")
         self._sign = -1.0 if higher_is_better else 1.0
         self.evaluations = list(earlier)
         self.best = min(
@@ -159,14 +162,21 @@ class Conductor:
 
     def _left_s(self) -> float:
         """Seconds until finishing has to begin."""
-        return self._limits.time_s - self._parts.clock() - self._parts.finish_s(self.evaluations)
+        return self._limits.time_s - self._parts.clock() - self._parts.finish_s(self._known())
+
+    def _known(self) -> list[Evaluation]:
+        """What is to be finished: until one is done, also those that are as far as a fold."""
+        if self.best is not None:
+            return self.evaluations
+        now, partly = self._parts.clock(), [it for it in self._running.values() if it.whole]
+        return [*self.evaluations, *(it.evaluation("stopped", now) for it in partly)]
 
     def _over(self) -> str:
         if self._left_s() <= 0:
             return "time"
         if not math.isinf(self._limits.cost):
             ledger, now = self._parts.ledger, self._parts.clock()
-            finish_s = self._parts.finish_s(self.evaluations)
+            finish_s = self._parts.finish_s(self._known())
             if ledger.cost_at(now) + ledger.rate() * finish_s >= self._limits.cost:
                 return "cost"
         return ""
@@ -277,7 +287,7 @@ class Conductor:
             self._starting.pop(event.worker, None)
             self._stillborn += 1
             if self._stillborn >= MAX_STILLBORN:
-                raise EngineError(f"workers die before they can begin: {event.why}")
+                self._do_with_those_there_are(event.why)
         if event.worker in self._idle:
             self._idle.remove(event.worker)
         tally = self._running.pop(event.worker, None)
@@ -294,6 +304,16 @@ class Conductor:
             failure = f"its worker {event.why}"
             made = tally.evaluation("failed", now, failure=failure, traceback=event.traceback)
             self._add(made, tally)
+
+    def _do_with_those_there_are(self, why: str) -> None:
+        held = len(self._idle) + len(self._running)
+        if not held:
+            raise EngineError(f"workers die before they can begin: {why}")
+        self._parts.watcher.note(
+            f"no more than {held} worker{'s' if held > 1 else ''} can be had: another {why}"
+        )
+        self._stillborn, self._most = 0, held
+        self._fewest = min(self._fewest, held)
 
     def _watch_clocks(self) -> None:
         now = self._parts.clock()

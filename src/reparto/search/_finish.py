@@ -34,6 +34,8 @@ REPORT_S = 2.0
 MARGIN = 1.3
 #: Saving a model, and finding out what matters to it, takes so long.
 SAVING_S = 1.0
+#: Where there is no limit, it may take so much longer; and so many seconds in any case.
+PATIENCE, LEAST_S = 4.0, 30.0
 #: So many standard errors over its folds.
 LUCK = 0.5
 #: Of the time, so much is for an ensemble, but at most so many seconds.
@@ -89,15 +91,43 @@ class Finished:
 
 
 def finish_s(
-    evaluations: Sequence[Evaluation], question: Question, time_s: float, num_folds: int
+    evaluations: Sequence[Evaluation],
+    question: Question,
+    time_s: float,
+    num_folds: int,
+    start_s: float = 0.0,
 ) -> float:
-    """Seconds that have to be left for finishing, with what is done so far."""
+    """Seconds that have to be left for finishing, with what is done so far.
+
+    Args:
+        evaluations: That.
+        question: What is searched.
+        time_s: Of the whole search; 0 for no limit.
+        num_folds: Of cross-validation.
+        start_s: Workers that are busy then are ended, and another one takes so long to start.
+    """
     best = best_of(evaluations, higher_is_better=question.higher_is_better)
     if best is None:
         return min(REPORT_S, 0.2 * time_s)
     alone_s = MARGIN * whole_fit_s(best, num_folds) + SAVING_S
     extra_s = min(MOST_S, SHARE * time_s) if question.may_combine else 0.0
-    return min(REPORT_S, 0.2 * time_s) + max(alone_s, extra_s)
+    return min(REPORT_S, 0.2 * time_s) + start_s + max(alone_s, extra_s)
+
+
+def last_s(now_s: float, time_s: float, fits_s: float, paid_s: float = math.inf) -> float:
+    """When the model has to be there; all times are seconds since the search began.
+
+    Args:
+        now_s: That have gone by.
+        time_s: Of the whole search; infinite for no limit, and then there shall be a model.
+        fits_s: Training on all rows is thought to take so long.
+        paid_s: Workers can be paid for so much longer.
+    """
+    if math.isfinite(time_s):
+        last = time_s - min(REPORT_S, 0.2 * time_s)
+    else:
+        last = now_s + max(LEAST_S, 0.5 * now_s, PATIENCE * fits_s)
+    return min(last, now_s + paid_s)
 
 
 class Finish:
@@ -157,6 +187,7 @@ class Finish:
         for number in lost:
             why = fit.failures.get(number, "it could not be trained on all rows")
             finished.notes.append(f"candidate {number} is not in the model: {why}")
+            shutil.rmtree(fresh / str(number), ignore_errors=True)
         finished.best = choice.evaluation.candidate.number
         finished.made, finished.answers = choice.evaluation, choice.answers
         if fitted:

@@ -17,15 +17,16 @@ from typing import Any
 from reparto.errors import UsageError
 from reparto.search._answers import Answers
 from reparto.search._bill import Ledger
+from reparto.search._choose import best_of, whole_fit_s
 from reparto.search._conduct import Conductor, Limits, Parts
 from reparto.search._crew import Crew
 from reparto.search._evidence import Evidence
-from reparto.search._finish import REPORT_S, Finish, Finished, Question, finish_s, versions
+from reparto.search._finish import REPORT_S, Finish, Finished, Question, finish_s, last_s, versions
 from reparto.search._fit_all import FitAll
 from reparto.search._prune import Pruner
 from reparto.search._rows import Answer
 from reparto.search._setup import Setup, num_cores, table_setup
-from reparto.search._store import ID_FILE, Kept, Store
+from reparto.search._store import ID_FILE, Kept, Store, locked
 from reparto.search._suggest import Suggester, grid_size
 from reparto.search._watch import SearchWatcher
 from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_plain
@@ -73,11 +74,13 @@ class _Search:
         self._store: Store
         self._answers = Answers(folder / "answers")
         self._notes: list[str] = []
+        self._trouble = ""
 
     def run(self) -> SearchResult:
         with ExitStack() as closing:
             if self._resumes:
                 self._recall(closing)
+            _check_cost(self._request)
             setup = self._setup()
             closing.callback(setup.closing.close)
             if not self._resumes:  # nothing is touched before it is known that this can be
@@ -106,11 +109,22 @@ class _Search:
         return time.monotonic() - self._began
 
     def _put_aside(self) -> None:
-        if (self._folder / ID_FILE).exists():
-            # What another search has found is not thrown away without a word.
-            old = self._folder.with_name(f"{self._folder.name}.{int(time.time())}")
-            self._folder.rename(old)
-            self._notes.append(f"an earlier search is kept in {old.name}")
+        whole = Path(os.path.abspath(self._folder))
+        if not (whole / ID_FILE).exists():
+            return
+        if Path.cwd().is_relative_to(whole):
+            raise UsageError(
+                f"{whole} holds an earlier search, and is where you are",
+                remedy="--resume goes on with it, --out FOLDER names another folder",
+            )
+        # What another search has found is not thrown away without a word; one that is still
+        # writing keeps its folder.
+        with locked(whole):
+            since = int(time.time())
+            while (old := whole.with_name(f"{whole.name}.{since}")).exists():
+                since += 1
+            whole.rename(old)
+        self._notes.append(f"an earlier search is kept in {old.name}")
 
     def _setup(self) -> Setup:
         request = self._request
@@ -175,11 +189,6 @@ class _Search:
             self._notes.append(
                 f"the grid has {count} candidate{'s' if count != 1 else ''}{endless}"
             )
-        if request.cost is not None and not request.price_per_hour:
-            raise UsageError(
-                "what it may cost is given, and not what a worker costs",
-                remedy="--price 0.40/h",
-            )
         candidate_s = request.candidate_s
         if candidate_s is None:
             # How long a run of a script takes is its author's affair.
@@ -226,15 +235,15 @@ class _Search:
         def finishing(evaluations: Sequence[Evaluation]) -> float:
             if question is None:
                 return min(REPORT_S, 0.2 * time_s)
-            # Workers that are busy then are ended, and another one has to start.
             start_s = conductor.start_s if time_s else 0.0
-            return start_s + finish_s(evaluations, question, time_s, setup.num_folds)
+            return finish_s(evaluations, question, time_s, setup.num_folds, start_s)
 
         def keep(evaluation: Evaluation, answers: Sequence[Answer]) -> None:
             if evaluation.status == "done" or len(answers) > 0:
                 self._answers.keep(evaluation.candidate.number, answers)
             self._store.add(evaluation)
             self._store.progress(self._now(), ledger.bill(self._now()))
+            self._tell_trouble()
 
         parts = Parts(
             crew=crew,
@@ -275,18 +284,21 @@ class _Search:
             if best is None:
                 return Finished(best=None)
             return Finished(best=best.candidate.number, notes=list(best.notes))
-        fit = FitAll(
-            crew, conductor.workers(), setup.max_workers, ledger, self._now, self._request.seed
-        )
-        end_s = limits.time_s - min(REPORT_S, 0.2 * limits.time_s)
-        if not math.isfinite(end_s):
-            end_s = self._now() + max(30.0, 0.5 * self._now())
+        idle, most = conductor.workers(), setup.max_workers
+        paid_s = math.inf
+        if math.isfinite(limits.cost):  # no more workers than are paid for already
+            most = max(1, len(idle))
+            left = limits.cost - ledger.cost_at(self._now())
+            paid_s = left / (most * self._request.price_per_hour / 3600.0)
+        fits_s = self._fits_s(setup, conductor.evaluations)
+        end_s = last_s(self._now(), limits.time_s, fits_s, paid_s)
+        fit = FitAll(crew, idle, most, ledger, self._now, self._request.seed)
         finish = Finish(question, self._answers, self._folder, self._now, self._watcher)
         try:
             return finish.run(
                 conductor.evaluations,
                 fit,
-                setup.max_workers,
+                most,
                 end_s,
                 only_one=ended == "interrupted",
             )
@@ -298,6 +310,19 @@ class _Search:
             )
         finally:
             fit.release()
+
+    def _fits_s(self, setup: Setup, evaluations: Sequence[Evaluation]) -> float:
+        """How long training on all rows may well take: of the best, or of all that are named."""
+        best = best_of(evaluations, higher_is_better=setup.higher_is_better)
+        found = evaluations if self._request.candidates else [best] if best else []
+        return sum(whole_fit_s(one, setup.num_folds) for one in found)
+
+    def _tell_trouble(self) -> None:
+        if self._store.trouble and self._store.trouble != self._trouble:
+            self._watcher.note(
+                f"candidates cannot be kept now, which is tried again: {self._store.trouble}"
+            )
+        self._trouble = self._store.trouble
 
     def _told(
         self,
@@ -405,13 +430,17 @@ def _is_single(request: SearchRequest) -> bool:
 
 
 def _with_made(evaluations: Sequence[Evaluation], made: Evaluation | None) -> list[Evaluation]:
-    if made is None:
-        return list(evaluations)
-    number = made.candidate.number
-    return sorted(
-        [*(one for one in evaluations if one.candidate.number != number), made],
-        key=lambda one: one.candidate.number,
-    )
+    by_number = {one.candidate.number: one for one in evaluations}
+    if made is not None:
+        by_number[made.candidate.number] = made
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def _check_cost(request: SearchRequest) -> None:
+    if request.cost is not None and not request.price_per_hour:
+        raise UsageError(
+            "what it may cost is given, and not what a worker costs", remedy="--price 0.40/h"
+        )
 
 
 def _with_limits(kept: SearchRequest, given: SearchRequest) -> SearchRequest:
@@ -420,6 +449,8 @@ def _with_limits(kept: SearchRequest, given: SearchRequest) -> SearchRequest:
     changes: dict[str, Any] = {
         name: value for name in names if (value := getattr(given, name)) not in (None, "")
     }
+    if given.price_per_hour:
+        changes["price_per_hour"] = given.price_per_hour
     return dataclasses.replace(kept, **changes)
 
 

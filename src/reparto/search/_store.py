@@ -104,7 +104,7 @@ class Store:
         """
         from reparto.search._database import Database
 
-        lock = _locked(folder)
+        lock = locked(folder)
         try:
             kept = _remembered(folder)
             where = storage_of(storage or kept.get("storage", ""), folder)
@@ -237,7 +237,7 @@ class Store:
         os.replace(draft, path)  # there is one at any moment, also if we are killed
 
 
-def _locked(folder: Path) -> IO[str]:
+def locked(folder: Path) -> IO[str]:
     """The folder for this process alone.
 
     A lock of POSIX: it ends with the process, and workers that are forked do not inherit it.

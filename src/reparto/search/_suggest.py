@@ -135,6 +135,8 @@ class Suggester:
             self._tried.add(key_of(candidate.technique, candidate.settings))
             if arm := self._arms.get(candidate.technique):
                 arm.num_begun += 1
+                if isinstance(arm.sampler, Uniform):
+                    arm.sampler.draw()  # what it has drawn already does not come again
                 arm.portfolio = [
                     it for it in arm.portfolio if dict(it) != dict(candidate.settings)
                 ]

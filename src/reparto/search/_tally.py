@@ -26,6 +26,7 @@ class Tally:
     answers: list[Answer] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     busy_s: float = 0.0
+    lost_s: float = 0.0
     peak_bytes: int = 0
     size_bytes: int = 0
     predict_row_s: float = 0.0
@@ -34,7 +35,8 @@ class Tally:
     def begin_again(self, worker: int, now_s: float) -> None:
         """Another worker has it, from the beginning."""
         self.worker, self.began_s, self.tries = worker, now_s, self.tries + 1
-        self.reached, self.answers = [], []
+        self.reached, self.answers, self.verdict = [], [], ""
+        self.lost_s, self.busy_s = self.lost_s + self.busy_s, 0.0
 
     def add(self, event: RungReached) -> None:
         """A rung more."""
@@ -91,7 +93,7 @@ class Tally:
             scores=mean_scores(self.whole),
             failure=failure,
             traceback=traceback,
-            busy_s=self.busy_s,
+            busy_s=self.lost_s + self.busy_s,
             began_s=self.began_s,
             ended_s=now_s,
             worker=self.worker,

@@ -1,0 +1,101 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+from reparto.errors import UsageError
+from reparto.search import search
+from reparto.search._finish import Question, finish_s, last_s
+from reparto.search._store import Store
+from reparto.spec import Candidate, Evaluation, Rung, RungScore, SearchRequest, TableFacts
+from tests.search.scripted import Lines
+from tests.search.test_store import HOLD
+
+BRANIN = SearchRequest(domain="function", trials=2, max_workers=1, search="random")
+
+
+def known(fit_s):
+    rung = RungScore(rung=Rung(fold=0), score=0.5, fit_s=fit_s)
+    candidate = Candidate(number=0, technique="a")
+    return Evaluation(candidate=candidate, status="stopped", rungs=(rung,))
+
+
+def test_search_that_is_still_running_keeps_its_folder(tmp_path):
+    folder = tmp_path / "found"
+    search(BRANIN, folder)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder], stdin=-1, stdout=-1, text=True
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(UsageError, match="another search uses this folder"):
+            search(BRANIN, folder)
+        other.stdin.close()
+    assert [one.name for one in tmp_path.iterdir()] == ["found"]
+    result = search(BRANIN, folder)
+    assert any("an earlier search is kept in found." in note for note in result.notes)
+
+
+def test_folder_in_which_we_are_is_not_put_aside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "search-id.json").write_text('{"id": "0", "storage": ""}')
+    with pytest.raises(UsageError, match="is where you are"):
+        search(BRANIN, ".")
+
+
+def test_a_budget_without_a_price_is_refused_before_anything_is_touched(tmp_path):
+    folder = tmp_path / "found"
+    search(BRANIN, folder)
+    asked = SearchRequest(domain="function", cost=1.0)
+    with pytest.raises(UsageError, match="what a worker costs"):
+        search(asked, folder)
+    with pytest.raises(UsageError, match="what a worker costs"):
+        search(asked, folder, resume=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["found"]
+    priced = SearchRequest(cost=1e-9, price_per_hour=0.4)
+    result = search(priced, folder, resume=True)
+    assert (result.ended, result.bill.price_per_hour) == ("cost", 0.4)
+
+
+def test_a_search_without_a_limit_waits_for_its_model():
+    assert last_s(100.0, math.inf, 80.0) >= 100.0 + 2 * 80.0
+    assert last_s(1.0, math.inf, 0.1) >= 30.0
+
+
+def test_model_is_trained_with_what_is_left_of_the_money():
+    assert last_s(100.0, math.inf, 80.0, paid_s=7.0) == 107.0
+    assert last_s(100.0, 110.0, 80.0, paid_s=50.0) == 108.0
+
+
+def test_while_nothing_is_known_no_worker_has_to_start_for_the_end():
+    question = Question(TableFacts(), "accuracy", True)
+    assert finish_s([], question, 8.0, 10, start_s=3.0) == pytest.approx(1.6)
+    assert finish_s([known(1.0)], question, 8.0, 10, start_s=3.0) > 1.6 + 3.0 + 1.0
+
+
+def test_candidates_are_told_in_the_order_of_their_numbers(tmp_path):
+    first = search(BRANIN, tmp_path / "found")
+    named = tuple(reversed([one.candidate for one in first.evaluations]))
+    asked = SearchRequest(domain="function", candidates=named, max_workers=1)
+    result = search(asked, tmp_path / "named")
+    assert [one.candidate.number for one in result.evaluations] == [0, 1]
+
+
+def test_storage_that_does_not_write_is_told_and_tried_again(tmp_path, monkeypatch):
+    whole, watcher = Store._write, Lines()
+    tries = []
+
+    def write(store):
+        tries.append(store)
+        if len(tries) == 1:
+            raise UsageError("--storage search.db: disk full", remedy="make room")
+        whole(store)
+
+    monkeypatch.setattr(Store, "_write", write)
+    search(BRANIN, tmp_path / "found", watcher)
+    told = [note for note in watcher.notes if "disk full" in note]
+    assert told == [
+        "candidates cannot be kept now, which is tried again: --storage search.db: disk full"
+    ]
+    resumed = search(SearchRequest(trials=2), tmp_path / "found", resume=True)
+    assert len(resumed.evaluations) == 2
