@@ -71,6 +71,68 @@ def test_boosting_stops_when_spared_rows_are_not_foretold_better(kind):
     assert done < 100
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize("shift", [0.0, 1e5])
+def test_a_regression_is_learnt_whatever_the_unit_of_its_target(scale, shift):
+    facts, rows = table("regression")
+    y = (rows.y - rows.y.mean()) / rows.y.std()
+    moved = Rows(rows.x, (y + shift) * scale)
+    for kind in ("decision-tree", "random-forest", "extra-trees", "hist-boosting", "lightgbm"):
+        settings = little(TECHNIQUES[kind], facts)
+        plain = trained(TECHNIQUES[kind], facts, Rows(rows.x, y), settings).predict(rows.x)
+        found = trained(TECHNIQUES[kind], facts, moved, settings).predict(rows.x)
+        off = found.values / scale - shift - plain.values
+        assert np.abs(off).max() < 0.3 and np.std(off) < 0.05, kind
+
+
+def test_what_a_split_has_to_gain_is_in_the_targets_own_unit():
+    facts, rows = table("regression")
+    variance = float(rows.y.var())
+    for kind in ("decision-tree", "random-forest"):
+        few = {"num_trees": 5} if kind == "random-forest" else {}
+        settings = {"min_info_gain": 2.0 * variance, **few}
+        trainer = trained(TECHNIQUES[kind], facts, rows, settings)
+        assert np.ptp(trainer.predict(rows.x).values) < 1e-9, "no split gains that"
+        settings["min_info_gain"] = 0.05 * variance
+        assert np.ptp(trained(TECHNIQUES[kind], facts, rows, settings).predict(rows.x).values) > 1
+
+
+def test_an_iteration_without_luck_is_not_the_last_one():
+    facts, train, test = known_table("iris")
+    settings = {**TECHNIQUES["lightgbm"].portfolio(facts)[0], "min_samples_leaf": 30}
+    assert settings["extra_trees"], "splits are drawn, and none may fit"
+    trainer = trained(TECHNIQUES["lightgbm"], facts, train, settings)
+    assert trainer.estimator.current_iteration() > 200
+    assert scores_of(facts, trainer.predict(test.x), test.y)["accuracy"] > 0.85
+
+
+@pytest.mark.parametrize("num_rows", [30, 60, 150])
+def test_every_portfolio_can_split_a_small_table(num_rows):
+    facts, rows = table("regression", num_rows=num_rows)
+    for kind in ("lightgbm", "hist-boosting"):
+        for settings in TECHNIQUES[kind].portfolio(facts):
+            answer = trained(TECHNIQUES[kind], facts, rows, settings).predict(rows.x)
+            assert np.ptp(answer.values) > 0.2 * np.ptp(rows.y), (kind, settings)
+
+
+def test_rows_are_spared_where_a_class_has_one_only():
+    facts, rows = table("multiclass", num_rows=300)
+    y = np.minimum(rows.y, 1)
+    y[7] = 2
+    for kind in ("lightgbm", "hist-boosting"):
+        settings = {"iterations": 5, "early_stopping": True}
+        answer = trained(TECHNIQUES[kind], facts, Rows(rows.x, y), settings).predict(rows.x)
+        assert answer.values.shape == (300, 3), kind
+
+
+def test_no_rows_are_no_answers():
+    for domain in ("binary", "regression"):
+        facts, rows = table(domain)
+        for technique in techniques_for(facts):
+            trainer = trained(technique, facts, rows, little(technique, facts))
+            assert len(trainer.predict(rows.x[:0]).values) == 0, technique.kind
+
+
 READS = """
 import json, pathlib, sys
 import numpy as np

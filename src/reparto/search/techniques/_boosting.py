@@ -49,6 +49,7 @@ LOSS = Param("loss", _LOSSES, "squared", ("lossType", "objective"))
 
 class _HistTrainer(EstimatorTrainer):
     prepares = "plain"
+    scales_target = True  # what a split gains is compared with fixed small numbers
     goes_on = True
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -66,10 +67,6 @@ class _HistTrainer(EstimatorTrainer):
             if classes
             else ensemble.HistGradientBoostingRegressor
         )
-        stops = settings["early_stopping"]
-        spared = round(0.1 * num_rows)
-        if stops is None:
-            stops = num_rows >= ENOUGH_TO_STOP
         return chosen(
             learning_rate=settings["learning_rate"],
             max_iter=settings["iterations"],
@@ -80,12 +77,21 @@ class _HistTrainer(EstimatorTrainer):
             max_features=settings["max_features"],
             max_bins=min(255, settings["max_bins"]),
             categorical_features=self._categories() or None,
-            early_stopping=bool(stops) and spared >= 2 * len(self.facts.classes or "xy"),
+            early_stopping=self._stops(num_rows),
             n_iter_no_change=PATIENCE,
             warm_start=True,
             random_state=self.seed,
             **more,
         )
+
+    def _stops(self, num_rows: int) -> bool:
+        stops = self.settings["early_stopping"]
+        if stops is None:
+            stops = num_rows >= ENOUGH_TO_STOP
+        # Rows are spared class by class, so each has to have some.
+        num_classes = 2 if self._counts is None else len(self._counts)
+        is_rare = self._counts is not None and int(self._counts.min()) < 2
+        return bool(stops) and not is_rare and round(0.1 * num_rows) >= 2 * num_classes
 
     def _categories(self) -> list[int]:
         """Those with so few levels that each has a bin; others are taken as numbers."""
@@ -136,6 +142,7 @@ class _HistTrainer(EstimatorTrainer):
 
 class _ExactTrainer(EstimatorTrainer):
     prepares = "filled"
+    scales_target = True  # a variance below 1e-16 is never split
     goes_on = True
 
     def make(self, num_rows: int, num_columns: int) -> Any:
@@ -155,7 +162,7 @@ class _ExactTrainer(EstimatorTrainer):
             max_features=features,
             warm_start=True,
             random_state=self.seed,
-            **told(settings),
+            **told(settings, self._scale),
             **more,
         )
 

@@ -53,6 +53,7 @@ class EstimatorTrainer(Trainer):
         self.preparation = Preparation(self._preparation(), self.facts)
         self._constant: Vector | None = None
         self._present: NDArray[np.int64] | None = None
+        self._counts: NDArray[np.int64] | None = None  # of those that are present
         self._centre, self._scale = 0.0, 1.0
         self._cached: tuple[Matrix, Vector | None] | None = None
 
@@ -129,7 +130,9 @@ class EstimatorTrainer(Trainer):
                 self._constant = np.zeros(1, dtype=np.int64)
             return None
         if self.facts.is_classification:
-            present, places = np.unique(rows.y, return_inverse=True)
+            present, places, self._counts = np.unique(
+                rows.y, return_inverse=True, return_counts=True
+            )
             self._present = present.astype(np.int64)
             if len(present) < 2:
                 self._be_constant(rows)
@@ -154,6 +157,9 @@ class EstimatorTrainer(Trainer):
         num_rows, classes = int(x.shape[0]), self.facts.is_classification
         if self._constant is not None:
             return Answer(np.repeat(self._constant, num_rows, axis=0), are_probabilities=classes)
+        if not num_rows:  # scikit-learn refuses them
+            none = np.zeros((0, len(self.facts.classes)) if classes else 0)
+            return Answer(none, are_probabilities=classes)
         with held_to(self.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             values = self.answer(self.preparation.transform(x))

@@ -52,6 +52,7 @@ class LightTrainer(EstimatorTrainer):
         super().__init__(*args, **more)
         self._best: tuple[float, int] | None = None
         self._is_over = False
+        self._tried = self._in_vain = 0
 
     def make(self, num_rows: int, num_columns: int) -> Any:
         return None  # made with its rows, in `grow`
@@ -61,13 +62,22 @@ class LightTrainer(EstimatorTrainer):
             self.estimator = self._begun(x, y)
         target = max(1, round(share * self.settings["iterations"]))
         booster = self.estimator
-        while not self._is_over and booster.current_iteration() < target:
-            self._is_over = bool(booster.update())
+        while not self._is_over and self._tried < target:
+            self._tried += 1
+            # That no split was found may be bad luck where splits, columns or rows are drawn.
+            self._in_vain = self._in_vain + 1 if booster.update() else 0
+            self._is_over = self._in_vain >= (PATIENCE if self._draws() else 1)
             if booster.name_valid_sets:
                 self._look(booster)
         if share >= 1.0:
             booster.free_dataset()
             booster.train_set = None
+
+    def _draws(self) -> bool:
+        """Whether another tree of the same rows would be another one."""
+        settings = self.settings
+        drawn = min(settings["max_features"], settings["subsampling_rate"]) < 1.0
+        return bool(settings["extra_trees"] or drawn)
 
     def _look(self, booster: Any) -> None:
         """Remember when the spared rows were foretold best."""

@@ -34,6 +34,11 @@ def narrowed(share: float, facts: TableFacts) -> float:
     return max(least_share(facts), round(share * WIDE / facts.num_columns, 3))
 
 
+def leaf(num_rows: int, facts: TableFacts) -> int:
+    """So many rows a leaf, and of a very small table fewer: else nothing is ever split."""
+    return max(2, min(num_rows, facts.num_rows // 8))
+
+
 def least_share(facts: TableFacts) -> float:
     """The smallest share of the columns that is worth trying."""
     return 0.2 if facts.num_columns <= WIDE else max(0.02, round(20 / facts.num_columns, 3))
@@ -51,13 +56,13 @@ def of_lightgbm(facts: TableFacts) -> tuple[Settings, ...]:
     def share(value: float) -> float:
         return narrowed(value, facts)
 
-    usual = (150, 0.07, 24, 14, share(0.7), 1.0, 1e-3, 1e-3, False)
-    smooth = (500, 0.02, 16, 30, share(0.55), 1.0, 1e-3, 0.1, True)
-    slow = (700, 0.012, 8, 20, share(0.4), 0.7, 1e-3, 3.0, False)
+    usual = (150, 0.07, 24, leaf(14, facts), share(0.7), 1.0, 1e-3, 1e-3, False)
+    smooth = (500, 0.02, 16, leaf(30, facts), share(0.55), 1.0, 1e-3, 0.1, True)
+    slow = (700, 0.012, 8, leaf(20, facts), share(0.4), 0.7, 1e-3, 3.0, False)
     drawn = (350, 0.034, 120, 6, share(0.83), 1.0, 1e-3, 1e-3, True)
-    wide_leaves = (250, 0.047, 89, 56, share(0.62), 1.0, 1e-3, 1e-3, False)
+    wide_leaves = (250, 0.047, 89, leaf(56, facts), share(0.62), 1.0, 1e-3, 1e-3, False)
     if facts.num_rows < SMALL:
-        stumps = (300, 0.05, 4, 10, share(0.5), 0.8, 1e-3, 1.0, False)
+        stumps = (300, 0.05, 4, leaf(10, facts), share(0.5), 0.8, 1e-3, 1.0, False)
         return listed(_LIGHT, smooth, usual, slow, stumps, drawn, wide_leaves)
     deep = (900, 0.022, 120, 3, share(0.7), 1.0, 4e-3, 0.11, False)
     if facts.num_rows < LARGE:
@@ -80,8 +85,8 @@ def of_hist_boosting(facts: TableFacts) -> tuple[Settings, ...]:
     def share(value: float) -> float:
         return narrowed(value, facts)
 
-    usual = (120, 0.08, 31, 20, 1e-3, share(0.7))
-    slow = (200, 0.05, 8, 10, 1.0, share(0.5))
+    usual = (120, 0.08, 31, leaf(20, facts), 1e-3, share(0.7))
+    slow = (200, 0.05, 8, leaf(10, facts), 1.0, share(0.5))
     if facts.num_rows < SMALL:
         return listed(names, slow, usual, (300, 0.03, 4, 5, 0.1, share(0.4)))
     if facts.num_rows < LARGE:

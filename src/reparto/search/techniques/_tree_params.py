@@ -97,9 +97,9 @@ def growth(domain: Domain, *, max_depth: int | None = None) -> tuple[Param, ...]
     )
 
 
-def told(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What scikit-learn's trees are told."""
-    depth, gain = settings["max_depth"], settings["min_info_gain"]
+def told(settings: Mapping[str, Any], scale: float = 1.0) -> dict[str, Any]:
+    """What scikit-learn's trees are told, of a target that was divided by its `scale`."""
+    depth, gain = settings["max_depth"], settings["min_info_gain"] / scale / scale
     if depth == 0:  # one leaf, as MLlib has it: no split gains so much
         depth, gain = 1, 1e300
     criterion = settings.get("criterion")

@@ -33,6 +33,7 @@ MOST_LEAVES = 15_000
 
 class _TreeTrainer(EstimatorTrainer):
     prepares = "plain"
+    scales_target = True  # a variance below 1e-16 is never split
 
     def _fit_for_trees(self, x: Matrix) -> Matrix:
         """Trees look at float32: what is beyond it is its end."""
@@ -65,7 +66,9 @@ class _DecisionTreeTrainer(_TreeTrainer):
         if self.facts.is_classification:
             chosen = DecisionTreeClassifier
         features = told_features(self.settings["max_features"], num_columns, auto=1.0)
-        return chosen(random_state=self.seed, max_features=features, **told(self.settings))
+        return chosen(
+            random_state=self.seed, max_features=features, **told(self.settings, self._scale)
+        )
 
 
 class _ForestTrainer(_TreeTrainer):
@@ -92,7 +95,10 @@ class _ForestTrainer(_TreeTrainer):
             n_jobs=self.threads,
             random_state=self.seed,
             warm_start=True,
-            **{**told(settings), "max_leaf_nodes": settings["max_leaf_nodes"] or MOST_LEAVES},
+            **{
+                **told(settings, self._scale),
+                "max_leaf_nodes": settings["max_leaf_nodes"] or MOST_LEAVES,
+            },
         )
 
     def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
