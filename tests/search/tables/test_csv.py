@@ -146,6 +146,37 @@ def test_numbers_are_read_however_they_are_written(read, texts, values):
     np.testing.assert_allclose(table.x[:3, 0], values)
 
 
+@pytest.mark.parametrize("delimiter", ["\t", ";"])
+def test_thousands_with_a_comma_are_no_fractions_beside_smaller_numbers(read, delimiter):
+    texts = ("1,234", "999", "56,789", "12")
+    table = read(
+        f"x{delimiter}y\n"
+        + "".join(f"{texts[n % 4]}{delimiter}{'ab'[n % 2]}\n" for n in range(40))
+    )
+    assert table.x[:4, 0].tolist() == [1234, 999, 56789, 12]
+
+
+def test_thousands_with_a_comma_are_no_fractions_beside_those_with_a_point(read):
+    rows = [f"{n + 1},{n:03d}\t{n}.5\t{'ab'[n % 2]}" for n in range(40)]
+    table = read("x\tz\ty\n" + "\n".join(rows))
+    assert table.x[7, 0] == 8007 and table.x[7, 1] == 7.5
+
+
+def test_fractions_with_three_digits_stay_fractions(read):
+    rows = [f"{n % 9 + 1},{n:03d};{'ab'[n % 2]}" for n in range(40)]
+    assert read("x;y\n" + "\n".join(rows)).x[7, 0] == 8.007
+
+
+def test_a_number_without_the_thousands_of_others_is_not_read_as_if_it_had_them(read):
+    texts = ["950", *(f"{n}.{n % 10}k" for n in range(1, 30))]
+    column = read(
+        "x,y\n" + "".join(f"{it},{n}.5\n" for n, it in enumerate(texts * 2))
+    ).facts.columns[0]
+    assert column.kind == "category"
+    all_thousands = "".join(f"{it},{n}.5\n" for n, it in enumerate(texts[1:] * 2))
+    assert read("x,y\n" + all_thousands).x[0, 0] == 1.1
+
+
 def test_thousands_with_points_beside_fractions_with_a_comma(read):
     rows = [f"{text};{n},5" for n in range(20) for text in ("1.234,5", "999,25", "1.000.000")]
     table = read("x;y\n" + "\n".join(rows))
@@ -180,7 +211,7 @@ def test_a_date_whose_day_cannot_be_told_from_its_month_is_told(read):
 
 
 def test_columns_may_be_parted_by_any_blanks(read):
-    rows = [f"  {n}.0   {n * 2}\t {'car' if n % 2 else 'bus'}  {n}.25  " for n in range(30)]
+    rows = [f"  {n}.5   {n * 2}\t {'car' if n % 2 else 'bus'}  {n}.25  " for n in range(30)]
     table = read("\n".join(rows), "old.data")
     np.testing.assert_array_equal(table.x[:, 1], np.arange(30) * 2)
     np.testing.assert_array_equal(table.y, np.arange(30) + 0.25)
@@ -271,6 +302,14 @@ def test_names_of_rows_as_pandas_and_r_write_them_are_left_out(read):
 def test_a_comma_at_the_end_of_each_line_is_no_column(read):
     table = read("a,b,y,\n" + "".join(f"{n},{n % 3},{n}.5,\n" for n in range(30)))
     assert table.facts.target == "y" and table.facts.num_columns == 2
+
+
+@pytest.mark.parametrize("first", ["{n}", "{n % 3}"])
+def test_names_stand_above_their_columns_though_only_rows_end_with_a_comma(read, first):
+    rows = [f"{n if first == '{n}' else n % 3}.5,{n % 4},{n}.25," for n in range(30)]
+    table = read("a,b,target\n" + "\n".join(rows), target="target")
+    assert [column.name for column in table.facts.columns] == ["a", "b"]
+    assert table.y[3] == 3.25 and table.x[3, 1] == 3
 
 
 def test_blank_lines_before_and_after_are_no_rows(read):

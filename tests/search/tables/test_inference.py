@@ -147,6 +147,16 @@ def test_a_column_that_counts_up_is_kept_if_its_name_does_not_say_that_it_is_a_n
     assert [column.name for column in table.facts.columns] == ["x"]
 
 
+def test_a_first_column_without_a_name_that_counts_the_rows_is_left_out(read):
+    def body(first):
+        return "\n".join(f"{first(n)},{n % 7}.5,{n % 5}.25,{n // 40}" for n in range(120))
+
+    table = read(body(lambda n: n + 1))
+    assert "'c0' (it numbers the rows)" in told(table)
+    assert [column.name for column in table.facts.columns] == ["c1", "c2"]
+    assert read(body(lambda n: 3 * n)).facts.num_columns == 3, "it is unique, and no count"
+
+
 def test_nothing_left_to_learn_from_is_refused(read):
     with pytest.raises(UsageError, match=r"no column is left to learn from.*'a'"):
         read(lines("a,b,y", [(1, "", n) for n in range(30)]))

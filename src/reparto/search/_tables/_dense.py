@@ -55,7 +55,12 @@ def dense_table(source: Source, request: SearchRequest) -> Table:
 
 
 def _may_number(source: Source, name: str) -> bool:
-    return is_row_name(name) or name in source.blank
+    return is_row_name(name) or name in source.blank or _may_count(source, name)
+
+
+def _may_count(source: Source, name: str) -> bool:
+    """Whether it is the first column of several, and nobody says what it is."""
+    return not source.has_names and name == source.names[0] and len(source.names) > 3
 
 
 def _refuse_small(source: Source, num_rows: int) -> None:
@@ -73,16 +78,22 @@ def _decided(
     source: Source, survey: Survey, roles: Roles, request: SearchRequest
 ) -> tuple[Target | None, Decided]:
     decided = Decided()
-    comma = getattr(getattr(source, "dialect", None), "delimiter", ",") == ","
+    dialect = getattr(source, "dialect", None)
+    comma = dialect is None or dialect.delimiter == ","
+    if not comma and dialect.decimal == ".":  # fractions of other columns have a point
+        comma = any(it.kind == "number" and not it.is_whole for it in survey.columns.values())
     for name in source.names:
         if name in roles.others:
             continue
+        own = survey.columns[name]
+        # Without a name it numbers the rows if it counts them; in order of the class, it tells it.
+        counts = own.kind == "number" and own.high - own.low == survey.num_rows - 1
         decide(
-            survey.columns[name],
+            own,
             survey.num_rows,
             decided,
             levels=source.levels.get(name, ()),
-            numbers_rows=_may_number(source, name),
+            numbers_rows=_may_number(source, name) and (counts or not _may_count(source, name)),
             comma_separates=comma,
         )
     target = None

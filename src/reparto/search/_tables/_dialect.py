@@ -84,6 +84,8 @@ def sniff(sample: str, known: Sequence[str] = ()) -> Dialect:
     names: tuple[str, ...] = ()
     if not has_names:
         names = tuple(first)
+    elif len(first) == width - 1 and all(len(row) < width or not row[-1] for row in body):
+        names = (*first, "")  # each row but that of names ends with what parts columns
     elif len(first) == width - 1 and not _numbers(first) and _name_rows(body):
         names = ("", *first)  # as R writes them: none above the names of the rows
     elif _is_header(first, body, known):

@@ -52,6 +52,8 @@ _COMMA = re.compile(r"[+-]?\d{1,3}([. '’\u00a0\u202f]\d{3})*(,\d+)?|[+-]?\d*,?
 POINT_FORM, COMMA_FORM, CLOCK_FORM = "1,234.5", "1.234,5", "12:34:56"
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(:([0-5]\d(\.\d+)?))?")
 _UNIT = re.compile(r"[+-]?[\d.,' ]*\d\s*([A-Za-zµ°/²³]{1,10})")
+#: Behind a number these multiply it, so one without them is of another size.
+_MULTIPLES = frozenset("k K m M b B t T G mn Mn mio Mio bn Bn tn".split())
 
 Reader = Callable[[str], float | None]
 
@@ -71,6 +73,8 @@ def number_reader(form: str) -> Reader:
     pattern, kept = (_POINT, ".") if form == POINT_FORM else (_COMMA, ",")
 
     def read(text: str) -> float | None:
+        if unit in _MULTIPLES and not text.rstrip().endswith(unit):
+            return None
         bare = _MARKS.sub(r"\1\2", text.strip().removesuffix(unit).rstrip())
         if not pattern.fullmatch(bare):
             return _plain(text)
@@ -121,6 +125,10 @@ def number_form(texts: Iterable[str], *, comma_separates: bool) -> str:
         return forms[1]
     if any(re.match(r"[+-]?0,", text) for text in bare):
         return forms[2]
+    # Always three digits behind the comma; but for numbers below 1000, which have none.
+    small = [text for text in bare if "," not in text]
+    if small and all(re.fullmatch(r"[+-]?\d{1,3}", text) for text in small):
+        return forms[1]
     return forms[1] if comma_separates else forms[2]
 
 
