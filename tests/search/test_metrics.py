@@ -163,6 +163,25 @@ def test_the_constant_answer_is_the_best_that_ignores_the_rows():
     assert whole["matthews"] == 0.0 and whole["auroc"] == 0.5
 
 
+@pytest.mark.parametrize("metric", [one for one in METRICS if one != "silhouette"])
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_no_constant_is_better_than_the_constant_answer_by_the_metric(metric, num_classes):
+    y = np.array([0] * 9 + [1] * 4 + [2] * (num_classes == 3), np.int32)
+    facts, others = facts_of(num_classes), np.eye(num_classes)
+    if "regression" in METRICS[metric].domains:
+        y, facts, others = np.array([0.0, 1.0, 2.0, 30.0]), TableFacts(domain="regression"), y
+    sign = 1.0 if METRICS[metric].higher_is_better else -1.0
+
+    def score(answer):
+        return sign * scores_of(facts, answer, y)[metric]
+
+    best = score(constant_answer(facts, y, len(y), metric))
+    for one in others:
+        shape = (len(y), *np.shape(one))
+        constant = Answer(np.broadcast_to(one, shape).astype(float), are_probabilities=True)
+        assert best >= score(constant) - 1e-12
+
+
 @pytest.mark.parametrize(
     ("spelling", "domain", "name"),
     [

@@ -80,7 +80,7 @@ def importances_of(
     """
     if lost is not None and len(lost) == len(columns) and max(lost, default=0.0) > 0:
         where = "of the test table" if on_test else "that it was trained on"
-        how = f"what {metric} loses when a column is shuffled, on rows {where}"
+        how = f"what {METRICS[metric].label} loses when a column is shuffled, on rows {where}"
         return _ordered(columns, lost), how
     if own is not None and len(own) == len(columns):
         return _ordered(columns, own), "as the model counts them"

@@ -267,7 +267,7 @@ def _baseline(table: Table, layout: Layout, metric: str) -> float | None:
     for fold in layout.folds:
         trained = table.y[layout.order[fold.train.start : fold.train.stop]]
         tested = table.y[layout.order[fold.test.start : fold.test.stop]]
-        answer = constant_answer(table.facts, trained, len(tested))
+        answer = constant_answer(table.facts, trained, len(tested), metric)
         found.append(scores_of(table.facts, answer, tested).get(metric, math.nan))
     mean = statistics.fmean(found)
     return mean if math.isfinite(mean) else None

@@ -30,6 +30,7 @@ class Tally:
     peak_bytes: int = 0
     size_bytes: int = 0
     predict_row_s: float = 0.0
+    row_times_s: list[float] = field(default_factory=list)
     verdict: Literal["", "pruned", "stopped"] = ""
 
     def begin_again(self, worker: int, now_s: float) -> None:
@@ -45,7 +46,11 @@ class Tally:
         if reached.answer is not None and reached.score.rung.share >= 1.0:
             self.answers.append(reached.answer)
         self.size_bytes = max(self.size_bytes, reached.size_bytes)
-        self.predict_row_s = reached.predict_row_s or self.predict_row_s
+        if reached.predict_row_s:
+            if reached.score.rung.share >= 1.0:
+                self.row_times_s.append(reached.predict_row_s)
+            # One fold may have waited for a library to be loaded: the middle one of them counts.
+            self.predict_row_s = statistics.median(self.row_times_s or [reached.predict_row_s])
         self.notes += [note for note in reached.notes if note not in self.notes]
         self.spent(event)
 

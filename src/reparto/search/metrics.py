@@ -150,12 +150,34 @@ def scores_of(
     return classification(facts, answer, y)
 
 
-def constant_answer(facts: TableFacts, y_train: Vector | None, num_rows: int) -> Answer:
-    """Answer without looking at the rows: the mean, the shares of the classes, or one cluster."""
+def constant_class(metric: str) -> int | None:
+    """Of two classes, the one that is best answered always; None: the one with more rows."""
+    if metric in ("precision", "recall", "f1"):
+        return 1
+    return 0 if metric == "specificity" else None
+
+
+def constant_answer(
+    facts: TableFacts, y_train: Vector | None, num_rows: int, metric: str = ""
+) -> Answer:
+    """Answer without looking at the rows, and as well as that can be done.
+
+    Args:
+        facts: Of the table.
+        y_train: What is known.
+        num_rows: To be answered.
+        metric: By which the answer is judged.
+
+    Returns:
+        The mean or the median, the shares of the classes or one class, or one cluster.
+    """
     if facts.domain == "clustering" or y_train is None:
         return Answer(np.zeros(num_rows, np.int64))
     if facts.domain == "regression":
-        return Answer(np.full(num_rows, np.mean(y_train, dtype=np.float64)))
+        middle = np.median(y_train) if metric == "mae" else np.mean(y_train, dtype=np.float64)
+        return Answer(np.full(num_rows, middle, dtype=np.float64))
+    if facts.domain == "binary" and (best := constant_class(metric)) is not None:
+        return Answer(np.tile(np.eye(2)[best], (num_rows, 1)), are_probabilities=True)
     counts = np.bincount(y_train, minlength=len(facts.classes)).astype(np.float64)
     return Answer(np.tile(counts / counts.sum(), (num_rows, 1)), are_probabilities=True)
 

@@ -16,7 +16,7 @@ from reparto.search._rows import Answer, Rows
 from reparto.search._score import of_confusion
 from reparto.search._spark._read import Frame
 from reparto.search._spark._typed import LABEL, ROW
-from reparto.search.metrics import scores_of
+from reparto.search.metrics import constant_class, scores_of
 from reparto.spec import TableFacts
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def baseline_of(source: SparkSource, metric: str) -> float | None:
     for fold in range(source.num_folds):
         trained, tested = source.sums(fold)
         if facts.is_classification:
-            folds.append(_constant_class(trained, tested, facts))
+            folds.append(_constant_class(trained, tested, facts, metric))
         elif facts.target and trained[0] and tested[0]:
             mean = trained[1] / trained[0]
             square = (tested[2] - 2 * mean * tested[1]) / tested[0] + mean**2
@@ -227,10 +227,13 @@ def baseline_of(source: SparkSource, metric: str) -> float | None:
     return float(np.mean(values)) if values and len(values) == source.num_folds else None
 
 
-def _constant_class(trained: _Floats, tested: _Floats, facts: TableFacts) -> dict[str, float]:
+def _constant_class(
+    trained: _Floats, tested: _Floats, facts: TableFacts, metric: str
+) -> dict[str, float]:
     size = len(facts.classes)
     confusion = np.zeros((size, size))
-    confusion[:, int(np.argmax(trained))] = tested
+    best = constant_class(metric) if facts.domain == "binary" else None
+    confusion[:, int(np.argmax(trained)) if best is None else best] = tested
     scores = of_confusion(confusion, facts.domain == "binary")
     shares = np.clip(trained / max(1.0, trained.sum()), 1e-15, 1.0)
     scores["log-loss"] = float(-(tested @ np.log(shares)) / tested.sum())
