@@ -100,7 +100,7 @@ def test_a_packed_file_that_is_torn_off_is_refused(read):
         read(gzip.compress((written() * 30).encode())[:-300], "d.csv.gz")
 
 
-@pytest.mark.parametrize("marker", ["", "NA", "?", "null", "nan", " ?", "NaN", "#N/A"])
+@pytest.mark.parametrize("marker", ["", "NA", "?", "null", "nan", " ?", "NaN", "#N/A", "\\N"])
 def test_what_stands_for_no_value_is_missing_in_numbers_and_categories(read, marker):
     rows = [f"{n},{'ab'[n % 2]},{n}.5" for n in range(30)]
     rows[3], rows[4] = f"{marker},b,3.5", f"4,{marker},4.5"

@@ -80,8 +80,8 @@ def _decided(
     decided = Decided()
     dialect = getattr(source, "dialect", None)
     comma = dialect is None or dialect.delimiter == ","
-    if not comma and dialect.decimal == ".":  # fractions of other columns have a point
-        comma = any(it.kind == "number" and not it.is_whole for it in survey.columns.values())
+    if dialect is not None and dialect.decimal == ".":  # fractions of other columns have a point
+        comma |= any(it.kind == "number" and not it.is_whole for it in survey.columns.values())
     for name in source.names:
         if name in roles.others:
             continue

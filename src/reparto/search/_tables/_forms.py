@@ -24,6 +24,7 @@ MISSING = frozenset(
         "-nan",
         "null",
         "NULL",
+        "\\N",
         "?",
         "#DIV/0!",
         "#VALUE!",
