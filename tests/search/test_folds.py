@@ -180,6 +180,19 @@ def test_the_number_of_folds_follows_from_the_size(num_rows, columns, folds):
         assert len(few.folds) == folds
 
 
+@pytest.mark.parametrize(("num_rows", "folds"), [(2, 2), (60, 2), (3500, 3), (8000, 5)])
+def test_clusters_are_tested_on_many_rows_each(num_rows, folds):
+    facts = TableFacts(domain="clustering")
+    table = Table(facts, np.zeros((num_rows, 2)))
+    assert len(lay_out(table, folds=None, split="auto", seed=0).folds) == folds
+
+
+def test_no_fold_is_tested_on_a_single_row_where_that_can_be():
+    for num_rows in range(4, 40):
+        layout = lay_out(table_of(num_rows), folds=None, split="auto", seed=0)
+        assert min(fold.test.stop - fold.test.start for fold in layout.folds) >= 2, num_rows
+
+
 def test_a_rare_second_class_gives_fewer_folds_so_that_each_has_it():
     table = table_of(300, classes=2, shares=[1.0, 0.0])
     table.y[:4] = 1

@@ -129,6 +129,8 @@ def test_metrics_that_are_not_defined_are_left_out():
     assert "log-loss" not in scores_of(facts_of(2), Answer(shares), y)
     constant = scores_of(TableFacts(domain="regression"), Answer(np.ones(3)), np.full(3, 2.0))
     assert constant == {"rmse": 1.0, "mae": 1.0}
+    tenths = np.full(37, 0.1)
+    assert "r2" not in scores_of(TableFacts(domain="regression"), Answer(tenths + 1e-4), tenths)
     alone = TableFacts(domain="clustering", columns=(SearchColumn(name="a"),))
     assert scores_of(alone, Answer(np.zeros(5, int)), None, x=np.ones((5, 1))) == {}
 

@@ -26,6 +26,8 @@ SPLITS = ("auto", "plain", "stratified", "groups", "time")
 _FEW_ROWS = 500
 #: With more rows or cells than that, fewer folds: (rows, cells, folds).
 _MANY = ((100_000, 20_000_000, 1), (20_000, 5_000_000, 3))
+#: Clusters are judged by how far rows are from each other: a few rows would not show them.
+_CLUSTERED_ROWS = 1000
 #: A single split is tested on one row in so many.
 _PARTS = 5
 
@@ -98,7 +100,10 @@ def _num_folds(table: Table, folds: int | None, notes: list[str]) -> int:
     for rows_at_least, cells_at_least, few in _MANY:
         if num_rows >= rows_at_least or cells >= cells_at_least:
             return few
-    chosen = min(10 if num_rows < _FEW_ROWS else 5, num_rows)
+    # Of a single row R² says nothing.
+    chosen = min(10 if num_rows < _FEW_ROWS else 5, max(2, num_rows // 2))
+    if table.facts.domain == "clustering":
+        chosen = min(chosen, max(2, num_rows // _CLUSTERED_ROWS))
     if table.facts.domain == "binary" and table.y is not None:
         least = int(np.bincount(table.y, minlength=2).min())
         if least >= 2:  # each fold should have a row of either class
