@@ -252,7 +252,8 @@ def facts_lines(facts: TableFacts) -> list[str]:
 
 def column_text(column: SearchColumn) -> str:
     """A column that holds more than numbers, and why we think so."""
-    levels = f" of {len(column.levels)} levels" if column.levels else ""
+    told = f"{len(column.levels)} level"
+    levels = f" of {told}s" if column.levels and not column.why.startswith(told) else ""
     missing = f", {column.num_missing} missing" if column.num_missing else ""
     why = f" ({column.why})" if column.why else ""
     return f"{column.name}: {column.kind}{levels}{missing}{why}"

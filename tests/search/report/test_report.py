@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import math
+import re
 import time
 from html.parser import HTMLParser
 
@@ -14,13 +15,16 @@ import pytest
 from reparto.search._evidence import Evidence
 from reparto.search._function_work import branin
 from reparto.search._report import write_report
+from reparto.search._report._words import meaning_of
 from reparto.search._rows import Answer
+from reparto.search.metrics import METRICS
 from reparto.spec import (
     Candidate,
     Evaluation,
     FoundModel,
     Rung,
     RungScore,
+    SearchColumn,
     SearchRequest,
     SearchResult,
     from_plain,
@@ -158,6 +162,49 @@ def test_a_candidate_that_is_worse_on_every_fold_can_be_told_apart(tmp_path):
     assert "cannot be told apart" not in said(written(near, Evidence(), tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("domain", "classes", "words"),
+    [
+        ("binary", ("no", "yes"), "Matthews correlation: 1 is without a mistake, 0 is no better"),
+        ("multiclass", ("a", "b", "c"), "F1: for a class, 1 where all its rows are found"),
+        ("regression", (), "RMSE: how far answers are off, in the unit of what is foretold"),
+        ("clustering", (), "Silhouette: 1 where groups lie far apart"),
+    ],
+)
+def test_the_metric_is_explained_in_words(domain, classes, words, tmp_path):
+    page = written(made.result(domain, classes=classes), Evidence(), tmp_path)
+    assert words in said(page)
+
+
+def test_every_metric_is_explained_and_says_of_which_class_it_is():
+    assert all(meaning_of(metric, made.facts()) for metric in METRICS)
+    assert "“yes”" in meaning_of("recall", made.facts())
+    assert "the mean over the classes" in meaning_of("recall", made.facts(classes=("a", "b", "c")))
+    assert meaning_of("objective", made.facts()) == ""
+
+
+def test_less_than_the_constant_answer_is_said_of_the_metric(tmp_path):
+    text = said(written(made.result("regression", classes=()), Evidence(), tmp_path))
+    assert re.search(r"RMSE is [\d.]+ % less than with the best constant answer, 77.00\.", text)
+
+
+def test_what_is_not_there_is_not_spoken_of(tmp_path):
+    one, other = (it for it in made.result("regression", classes=()).leaderboard[:2])
+    result = made.result("regression", classes=(), num_folds=1, evaluations=(one, other))
+    result = dataclasses.replace(result, best=one.candidate.number)
+    text = said(written(result, Evidence(), tmp_path))
+    assert "given up, or stopped, is drawn" not in text
+    assert "mean over folds" not in text
+    assert "all folds" not in text
+
+
+def test_levels_of_a_column_are_told_once(tmp_path):
+    column = SearchColumn(name="city", kind="category", levels=("x", "y"), why="2 levels: x, y")
+    facts = dataclasses.replace(made.facts(), columns=(column,))
+    text = said(written(made.result(facts=facts), Evidence(), tmp_path))
+    assert text.count("2 levels") == 1
+
+
 def test_no_better_than_the_constant_answer_did_not_learn(tmp_path):
     result = made.result("regression", classes=(), baseline=1.0)
     assert "It did not learn" in said(written(result, Evidence(), tmp_path))
@@ -168,7 +215,10 @@ def test_no_better_than_the_constant_answer_did_not_learn(tmp_path):
     assert "It did not learn" not in text
 
 
-@pytest.mark.parametrize(("score", "words"), [(0.95, "as foretold"), (0.6, "worse than foretold")])
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [(0.95, "as foretold"), (0.6, "worse than foretold"), (1.0, "better than foretold")],
+)
 def test_rows_that_nobody_had_seen_are_compared_with_what_was_foretold(score, words, tmp_path):
     result = made.result()
     truth, answer = made.answers(2, 123, seed=5)
@@ -361,7 +411,12 @@ def test_a_function_is_drawn_with_where_it_was_tried(tmp_path):
 def test_a_script_has_a_history_and_its_settings(tmp_path):
     random = np.random.default_rng(0)
     found = tuple(
-        made.evaluation(i, "script", random, folds=1, status="done", kind="script", at=float(i))
+        dataclasses.replace(
+            made.evaluation(
+                i, "script", random, folds=1, status="done", kind="script", at=float(i)
+            ),
+            predict_row_s=0.0,
+        )
         for i in range(9)
     )
     best = min(found, key=lambda one: one.score)
@@ -379,7 +434,7 @@ def test_a_script_has_a_history_and_its_settings(tmp_path):
     text = said(page)
     assert "train.py: settings searched" in text
     assert "Each candidate ran once" in text
-    assert "a row" not in page.titles
+    assert "Busy: time of a worker. Size: of the files that it has written. All" in text
 
 
 def test_a_score_that_is_beyond_the_picture_is_drawn_at_its_edge(tmp_path):

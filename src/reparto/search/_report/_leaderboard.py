@@ -32,15 +32,20 @@ def beside(result: SearchResult) -> tuple[str, ...]:
     return tuple(found[:_MOST_BESIDE])
 
 
-def has_models(result: SearchResult) -> bool:
-    """Whether candidates are models, which have a size and answer rows."""
-    return any(one.size_bytes > 0 or one.predict_row_s > 0 for one in result.leaderboard)
+def have_sizes(result: SearchResult) -> bool:
+    """Whether candidates leave something: a model, or files of a script."""
+    return any(one.size_bytes > 0 for one in result.leaderboard)
+
+
+def have_times(result: SearchResult) -> bool:
+    """Whether candidates are models, which answer rows."""
+    return any(one.predict_row_s > 0 for one in result.leaderboard)
 
 
 def header(result: SearchResult) -> tuple[str, ...]:
     """Of `cells`."""
     others = tuple(short_of(name) for name in beside(result))
-    model = ("size", "a row") if has_models(result) else ()
+    model = (*["size"] * have_sizes(result), *["a row"] * have_times(result))
     first = ("", "technique", short_of(result.metric))
     return (*first, *others, "busy", *model, "number", "settings")
 
@@ -53,7 +58,7 @@ def cells(result: SearchResult, most: int) -> list[tuple[str, ...]]:
     best = best_of(result)
     tied = set() if best is None else {one.candidate.number for one in tied_with(result, best)}
     others = beside(result)
-    are_models, found = has_models(result), []
+    are_sizes, are_times, found = have_sizes(result), have_times(result), []
     for place, one in enumerate(result.leaderboard[:most], start=1):
         mark = "=" if one.candidate.number in tied else ""
         found.append((
@@ -62,8 +67,8 @@ def cells(result: SearchResult, most: int) -> list[tuple[str, ...]]:
             plus_minus(one),
             *(number(one.scores.get(name)) for name in others),
             seconds(one.busy_s) if one.busy_s else "",
-            *((size(one.size_bytes), seconds(one.predict_row_s) if one.predict_row_s else NONE)
-              if are_models else ()),
+            *([size(one.size_bytes)] * are_sizes),
+            *([seconds(one.predict_row_s) if one.predict_row_s else NONE] * are_times),
             f"#{one.candidate.number}",
             settings_of(one.candidate, result),
         ))  # fmt: skip

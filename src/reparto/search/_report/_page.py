@@ -45,8 +45,8 @@ figure.whole > .drawn > svg {{ min-width: 560px; }}
 td {{ padding-block: .25rem; }}
 table.told, table.board {{ font-size: .87rem; }}
 table.told :is(td, th) {{ text-align: left; white-space: normal; overflow-wrap: anywhere; }}
-table.told td:first-child {{ min-width: 8rem; }}
-table.told td:last-child {{ min-width: 8rem; }}
+table.told td {{ min-width: 5rem; }}
+table.told td:first-child, table.told td:last-child {{ min-width: 8rem; }}
 table.board td:first-child, table.board th:first-child {{ min-width: 2.2rem; text-align: right; }}
 table.board :is(td, th):nth-child(2), table.board :is(td, th):last-child {{ text-align: left; }}
 table.board :is(td, th):nth-child(3) {{ text-align: right; }}
@@ -150,11 +150,10 @@ def _leaderboard_part(result: SearchResult) -> str:
     table = html_table(_leaderboard.header(result), _escaped(rows), kind="board")
     num_done = len(result.leaderboard)
     first = f"The first {len(rows)} of {num_done}. " if num_done > len(rows) else ""
-    models = (
-        "Size: of a trained model, saved. A row: seconds to predict one, in a batch. "
-        if _leaderboard.has_models(result)
-        else ""
-    )
+    what = "the files that it has written" if result.request.script else "a trained model, saved"
+    sizes = f"Size: of {what}. " if _leaderboard.have_sizes(result) else ""
+    times = "A row: time to predict one, in a batch. " if _leaderboard.have_times(result) else ""
+    folds = ", all folds" if result.num_folds > 1 else ""
     equal = (
         "= stands before those that cannot be told apart from the best on these folds. "
         if any(row[0].startswith("=") for row in rows)
@@ -162,7 +161,7 @@ def _leaderboard_part(result: SearchResult) -> str:
     )
     return (
         f'<h2 id="leaderboard">Leaderboard</h2><div class="tall">{table}</div>'
-        f'<p class="quiet">{first}{equal}Busy: seconds of a worker, all folds. {models}All '
+        f'<p class="quiet">{first}{equal}Busy: time of a worker{folds}. {sizes}{times}All '
         "candidates with all metrics are in leaderboard.csv.</p>"
     )
 

@@ -92,13 +92,16 @@ def history(result: SearchResult) -> Figure | None:
     return Figure(
         title="History",
         svg=plot.svg(),
-        caption=f"{beyond}A candidate that was given up, or stopped, is drawn with what it had "
-        "reached on fewer folds, or with less training, which is not to be held against others.",
+        caption=f"{beyond}{_PARTLY if statuses & {'pruned', 'stopped'} else ''}",
         entries=(*entries, *entries_of(colours, kinds)),
         is_wide=True,
     )
 
 
+_PARTLY = (
+    "A candidate that was given up, or stopped, is drawn with what it had reached on fewer folds, "
+    "or with less training, which is not to be held against others."
+)
 _SHAPE_OF = {"done": "o", "pruned": "ring", "stopped": "square"}
 
 
@@ -125,6 +128,9 @@ def _told(one: Evaluation) -> str:
 
 def _is_beyond(axis: Axis, scores: Sequence[float]) -> bool:
     return any(not axis.has(score) for score in scores)
+
+
+_MEAN = "The point is the mean over folds, the line the standard deviation of these."
 
 
 def techniques(result: SearchResult) -> Figure | None:
@@ -166,8 +172,7 @@ def techniques(result: SearchResult) -> Figure | None:
     return Figure(
         title="Best of each technique",
         svg=plot.svg(),
-        caption="The point is the mean over folds, the line its standard deviation."
-        f"{dashed}{more}",
+        caption=f"{_MEAN if result.num_folds > 1 else 'On a single split.'}{dashed}{more}",
     )
 
 

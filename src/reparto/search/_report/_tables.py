@@ -50,9 +50,9 @@ def columns(facts: TableFacts) -> Rows:
     rows: Rows = []
     for column in facts.columns[:MOST_COLUMNS]:
         levels = ", ".join(column.levels[:6]) + (", …" if len(column.levels) > 6 else "")
-        kind = f"{column.kind}: {len(column.levels)} levels ({levels})" if column.levels else (
-            column.kind
-        )  # fmt: skip
+        told = f"{len(column.levels)} level"
+        is_told = not column.levels or column.why.startswith(told)
+        kind = column.kind if is_told else f"{column.kind}: {told}s ({levels})"
         missing = NONE
         if column.num_missing:
             missing = f"{column.num_missing}"

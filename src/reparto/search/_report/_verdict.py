@@ -14,6 +14,7 @@ from reparto.search._report._words import (
     counted,
     is_better,
     label_of,
+    meaning_of,
     named,
     number,
     plus_minus,
@@ -87,8 +88,9 @@ def _best(result: SearchResult, best: Evaluation, proof: Proof) -> Iterator[Line
     )
     if best.candidate.settings:
         yield Line("plain", f"Its settings: {settings_of(best.candidate, result)}.")
-    told = _in_other_words(best.scores, result.metric)
-    if told:
+    if meaning := meaning_of(result.metric, facts):
+        yield Line("plain", f"{_capital(label_of(result.metric))}: {meaning}.")
+    if told := _in_other_words(best.scores, result.metric):
         yield Line("plain", told)
     yield from _against_constant(result, best)
     yield from _unseen(result, best, proof)
@@ -115,7 +117,11 @@ def _in_other_words(scores: Mapping[str, float], metric: str) -> str:
         place = sum(value > edge for edge in (0.25, 0.5, 0.7))
         told.append(f"the structure that was found is {words[place]} (Kaufman and Rousseeuw)")
     text = "; ".join(told)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return f"{_capital(text)}." if text else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _against_constant(result: SearchResult, best: Evaluation) -> Iterator[Line]:
@@ -133,8 +139,8 @@ def _against_constant(result: SearchResult, best: Evaluation) -> Iterator[Line]:
             f"It may not have learned: it is better than {what}, but by less than luck explains.",
         )
     elif not result.higher_is_better and baseline > 0 and best.score >= 0:
-        less = f"{100 * (1 - best.score / baseline):.3g} % less than"
-        yield Line("plain", f"That is {less} {what}.")
+        less = f"{100 * (1 - best.score / baseline):.3g} % less than with {what}"
+        yield Line("plain", f"{_capital(label_of(result.metric))} is {less}.")
     else:
         yield Line("plain", told)
 
@@ -148,20 +154,23 @@ def _unseen(result: SearchResult, best: Evaluation, proof: Proof) -> Iterator[Li
         yield Line("warning", "The test table says nothing: it has no truth, or was not reached.")
         return
     text = f"On {rows} that nobody had seen: {metric} {number(model.test_score)}"
-    off = None
+    off = unlike = None
     if best.score is not None and best.spread is not None and math.isfinite(best.spread):
         worse = best.score - model.test_score
         worse = worse if result.higher_is_better else -worse
         tested = [it.num_rows for it in best.rungs if it.rung.share >= 1.0]
         # The score on that table is a matter of luck too, the less the more rows it has.
         more = sum(tested) / len(tested) / proof.num_test_rows if proof.num_test_rows else 0.0
-        off = worse > luck(best.spread, max(2, len(fold_scores(best))), more)
+        most = luck(best.spread, max(2, len(fold_scores(best))), more)
+        off, unlike = worse > most, abs(worse) > most
     if off:
         yield Line(
             "warning",
             f"{text}, worse than foretold: the test table is unlike the one that was searched, "
             "or the best was lucky.",
         )
+    elif unlike:
+        yield Line("plain", f"{text}, better than foretold: its rows are easier, or it was lucky.")
     else:
         yield Line("plain", f"{text}{', as foretold' if off is False else ''}.")
 
@@ -212,13 +221,10 @@ def _tied(result: SearchResult, best: Evaluation) -> Iterator[Line]:
     if quick is not None and 0 < quick.predict_row_s < best.predict_row_s / 3:
         times = best.predict_row_s / quick.predict_row_s
         text += (
-            f"; of them {named(quick)}, {plus_minus(quick)}, answers {_times(times)} times as fast"
+            f"; of them {named(quick)}, {plus_minus(quick)}, answers about {times:.0f} times as "
+            "fast"
         )
     yield Line("warning", f"{text}.")
-
-
-def _times(value: float) -> str:
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
 def _least(result: SearchResult, best: Evaluation) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reparto.search.metrics import METRICS
-from reparto.spec import Candidate, Evaluation, SearchResult
+from reparto.spec import Candidate, Evaluation, SearchResult, TableFacts
 
 #: What is told where nothing is known.
 NONE = "–"
@@ -115,6 +115,36 @@ def short_of(metric: str) -> str:
 def label_of(metric: str) -> str:
     """What a metric is called."""
     return METRICS[metric].label if metric in METRICS else metric
+
+
+#: What a metric says, for people who do not work with it every day.
+_MEANINGS = {
+    "accuracy": "the share of rows that are answered rightly",
+    "balanced-accuracy": "of each class the share of rows that are found, the mean of these",
+    "precision": "of the rows that are taken for {of}, the share that are",
+    "recall": "of the rows of {of}, the share that are found",
+    "specificity": "of the rows that are not of {of}, the share that are not taken for it",
+    "f1": "for {of}, 1 where all its rows are found and no others taken for it, 0 where none is",
+    "matthews": "1 is without a mistake, 0 is no better than guessing",
+    "kappa": "1 is without a mistake, 0 is no better than guessing",
+    "auroc": "how often a row of {of} is thought likelier to be so than another; 0.5 by chance",
+    "aupr": "1 where the likeliest rows of {of} are all so; by chance, its share of the rows",
+    "log-loss": "0 is right and sure of it; to be sure and wrong counts most",
+    "rmse": "how far answers are off, in the unit of what is foretold; large errors count more",
+    "mae": "how far answers are off on average, in the unit of what is foretold",
+    "r2": "1 is without an error, 0 is no better than to answer the mean always",
+    "silhouette": "1 where groups lie far apart, 0 where they overlap",
+}
+
+
+def meaning_of(metric: str, facts: TableFacts) -> str:
+    """What a metric says, in words; nothing if it is not one of ours."""
+    text = _MEANINGS.get(metric, "")
+    if "{of}" not in text:
+        return text
+    if facts.domain == "binary" and len(facts.classes) == 2:
+        return text.format(of=f"“{facts.classes[1]}”")
+    return f"{text.format(of='a class')}; the mean over the classes"
 
 
 def is_better(one: float, other: float, result: SearchResult) -> bool:
