@@ -1,13 +1,19 @@
 import math
+import statistics
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from reparto.errors import UsageError
 from reparto.search import search
-from reparto.search._finish import Question, finish_s, last_s
+from reparto.search._answers import Answers
+from reparto.search._finish import Finish, Question, finish_s, last_s
+from reparto.search._model import Model
+from reparto.search._rows import Answer
 from reparto.search._store import Store
+from reparto.search._work import Fitted
 from reparto.spec import Candidate, Evaluation, Rung, RungScore, SearchRequest, TableFacts
 from tests.search.scripted import Lines
 from tests.search.test_store import HOLD
@@ -99,3 +105,48 @@ def test_storage_that_does_not_write_is_told_and_tried_again(tmp_path, monkeypat
     ]
     resumed = search(SearchRequest(trials=2), tmp_path / "found", resume=True)
     assert len(resumed.evaluations) == 2
+
+
+class TrainsSome:
+    """Trains those candidates that it can."""
+
+    def __init__(self, *numbers):
+        self.numbers, self.failures = numbers, {}
+
+    def run(self, candidates, folder, end_s):
+        for one in candidates:
+            (folder / str(one.number)).mkdir(parents=True)
+        found = [one.number for one in candidates if one.number in self.numbers]
+        return {number: Fitted(str(folder / str(number))) for number in found}
+
+
+@pytest.mark.parametrize(("trained", "members"), [((0,), [0]), ((0, 1), [0, 1])])
+def test_model_is_told_as_it_is_where_members_of_an_ensemble_could_not_be_trained(
+    tmp_path, trained, members
+):
+    draws = np.random.default_rng(0)
+    truths = [draws.normal(size=60) for _ in range(3)]
+    answers, evaluations = Answers(tmp_path / "answers"), []
+    for number in range(3):
+        own = [Answer(truth + 0.5 * draws.normal(size=60)) for truth in truths]
+        answers.keep(number, own)
+        rungs = tuple(
+            RungScore(rung=Rung(fold=fold), score=float(np.std(it.values - truth)))
+            for fold, (it, truth) in enumerate(zip(own, truths, strict=True))
+        )
+        candidate = Candidate(number=number, technique="lightgbm")
+        score = statistics.fmean(one.score for one in rungs)
+        evaluations.append(
+            Evaluation(candidate=candidate, status="done", rungs=rungs, score=score)
+        )
+    question = Question(TableFacts(domain="regression"), "rmse", False, truths)
+    finish = Finish(question, answers, tmp_path, lambda: 1.0, Lines())
+    whole = finish.run(evaluations, TrainsSome(0, 1, 2), 1, 9.0, only_one=False)
+    finished = finish.run(evaluations, TrainsSome(*trained), 1, 9.0, only_one=False)
+    assert finished.model.score > whole.model.score
+    assert (finished.best == 0) == (members == [0])
+    assert sorted(one.candidate.number for one in Model(tmp_path).about.members) == members
+    assert sorted(one.name for one in (tmp_path / "model").iterdir()) == [
+        *map(str, members),
+        "model.json",
+    ]

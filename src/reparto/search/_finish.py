@@ -187,7 +187,9 @@ class Finish:
         for number in lost:
             why = fit.failures.get(number, "it could not be trained on all rows")
             finished.notes.append(f"candidate {number} is not in the model: {why}")
-            shutil.rmtree(fresh / str(number), ignore_errors=True)
+        if fitted and lost:
+            choice = self._of_those_left([by_number[number] for number in fitted], choice)
+            fitted = {number: fitted[number] for number in choice.weights}
         finished.best = choice.evaluation.candidate.number
         finished.made, finished.answers = choice.evaluation, choice.answers
         if fitted:
@@ -215,17 +217,9 @@ class Finish:
             return alone
         self._watcher.finishing("choosing what to combine")
         left_s = end_s - self._clock()
-        together = combined(
-            evaluations,
-            self._answers,
-            question.truths,
-            question.facts,
-            metric=question.metric,
-            higher_is_better=question.higher_is_better,
-            most_s=left_s * num_workers / MARGIN / 1.5,
-            number=1 + max(one.candidate.number for one in evaluations),
-            now_s=self._clock(),
-        )
+        most_s = left_s * num_workers / MARGIN / 1.5
+        own = 1 + max(one.candidate.number for one in evaluations)
+        together = self._combined(evaluations, most_s, own)
         if together is None:
             return alone
         gain = (together.evaluation.score or 0.0) - (best.score or 0.0)
@@ -238,6 +232,31 @@ class Finish:
                 "the ensemble is taken, since it errs less often on rows that nobody has seen"
             )
         return together
+
+    def _combined(
+        self, evaluations: Sequence[Evaluation], most_s: float, number: int
+    ) -> Choice | None:
+        question = self._question
+        return combined(
+            evaluations,
+            self._answers,
+            question.truths,
+            question.facts,
+            metric=question.metric,
+            higher_is_better=question.higher_is_better,
+            most_s=most_s,
+            number=number,
+            now_s=self._clock(),
+        )
+
+    def _of_those_left(self, left: Sequence[Evaluation], choice: Choice) -> Choice:
+        """What the members that could be trained are without the others: weighed, scored anew."""
+        together = self._combined(left, math.inf, choice.evaluation.candidate.number)
+        best = best_of(left, higher_is_better=self._question.higher_is_better)
+        if together is not None or best is None:
+            return together or choice
+        number = best.candidate.number
+        return Choice(best, {number: 1.0}, self._answers.of(number) or ())
 
     def _instead(
         self,
@@ -279,12 +298,14 @@ class Finish:
         finished: Finished,
     ) -> None:
         question, candidate = self._question, choice.evaluation.candidate
-        total = sum(choice.weights[number] for number in fitted)
-        weights = {it: weight / total for it, weight in choice.weights.items() if it in fitted}
+        weights = choice.weights
         members = tuple(
             Member(by_number[it].candidate, str(it), weight) for it, weight in weights.items()
         )
         about = About(question.facts, question.metric, candidate, members, "all", versions())
+        for one in fresh.iterdir():  # what was not trained to its end is not kept
+            if one.name not in map(str, fitted):
+                shutil.rmtree(one, ignore_errors=True)
         write_about(about, fresh)
         Model(fresh)  # it can be read, before it takes the place of another one
         whole, old = self._folder / "model", self._folder / "model.old"
