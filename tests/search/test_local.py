@@ -238,11 +238,12 @@ def test_workers_end_with_the_process_that_keeps_them_and_others_can_be_had(make
 
 
 PARENT = """\
-import sys, time
+import signal, sys, time
 from tests.search.crew_contract import start
 from tests.search.errands import Errands, task
 from reparto.search._local import LocalCrew
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 crew = LocalCrew(Errands(), max_workers=2, threads=1, memory_bytes=None)
 one, two = start(crew, 2)
 crew.give(one, task("hang", pid=sys.argv[1] + "/one", begun=sys.argv[1] + "/begun"))
