@@ -179,6 +179,10 @@ def test_folder_is_named_after_what_is_searched(words, folder):
 def test_limits_prices_and_the_way_to_the_storage_count_when_a_search_goes_on():
     words = "--resume --cost 2 --price 0.40/h --storage postgresql://me:word@host/db --seed 3"
     assert ignored_when_resumed(parsed(*words.split())) == ["--seed"]
+    assert ignored_when_resumed(parsed("--resume", "--no-ensemble", "--maximize")) == [
+        "--no-ensemble",
+        "--maximize",
+    ]
 
 
 def test_going_on_needs_to_know_with_what():
@@ -457,6 +461,18 @@ def test_rows_without_the_target_are_foretold_all_the_same(flats, tmp_path, caps
     assert "predictions" not in document
 
 
+def test_values_that_cannot_be_read_or_were_never_seen_are_told(flats, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("district,area\nmoon,large\nmars,small\nhills,none\n")
+    words = ["predict", str(flats / "found"), str(tmp_path / "new.csv"), "--json", "-"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    (note,) = json.loads(shown.out)["notes"]
+    assert note.endswith("'area' in 3 of 3 rows, 'district' in 2 of 3 rows")
+    assert f"note {note}" in shown.err
+    assert main(["predict", str(flats / "found"), str(flats / "flats.csv"), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == []
+
+
 def test_predictions_are_in_the_json_where_nothing_else_holds_them(flats, capsys):
     assert main(["predict", str(flats / "found"), str(flats / "flats.csv"), "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -470,12 +486,14 @@ def test_predictions_are_in_the_json_where_nothing_else_holds_them(flats, capsys
         (["found", "other.csv"], "lacks 2 of 2 columns"),
         (["none", "flats.csv"], "there is no model.json"),
         (["found", "none.csv"], "there is no file"),
+        (["found", "bare.csv"], "bare.csv has no rows"),
         (["found", "flats.csv", "--out", "none/said.csv"], "No such file"),
     ],
 )
 def test_what_cannot_be_foretold_is_told(flats, monkeypatch, capsys, words, said):
     monkeypatch.chdir(flats)
     (flats / "other.csv").write_text("a,b\n1,2\n3,4\n")
+    (flats / "bare.csv").write_text("area;district\n")
     assert main(["predict", *words]) == 2
     assert said in capsys.readouterr().err
 

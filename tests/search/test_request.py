@@ -131,6 +131,14 @@ def test_same_algorithm_twice_has_a_grid_of_each(folder):
     ]
 
 
+def test_one_combination_is_one(folder):
+    parameters = [{"param": "numTrees", "values": [5]}]
+    methods = [{"algorithm": "random-forest", "hyperparameters": parameters}]
+    request = read_request(platform(methods=methods, parameterSearch="random"))
+    assert request.trials == 1
+    assert "the values make 1 combination: no more candidates are tried" in request.notes
+
+
 def test_instances_become_workers_and_it_is_told(folder, monkeypatch):
     monkeypatch.setattr("reparto.search._request_instances.num_cores", lambda: 8)
     instances = [

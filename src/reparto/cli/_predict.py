@@ -16,11 +16,16 @@ from reparto.errors import UsageError
 if TYPE_CHECKING:
     from reparto.search import Model
     from reparto.search._rows import Answer, Rows
+    from reparto.spec import TableFacts
 
 _EXAMPLE = """\
   reparto predict houses-search new-houses.csv --out prices.csv
   reparto predict houses-search/model later.csv --json -            scores, if the truth is there\
 """
+
+#: Of a column, so much more of the values may be missing than of those that were learned from.
+_MORE_MISSING = 0.1
+_MOST_NAMES = 6
 
 
 def add_parser(subparsers: Any) -> None:
@@ -45,6 +50,9 @@ def command(args: argparse.Namespace) -> int:
 
     model = load(args.model)
     rows, no_truth = _read(model, args.data)
+    if not len(rows):
+        raise UsageError(f"{args.data} has no rows", remedy="give a table with rows")
+    notes = [] if (note := blank_note(model.facts, rows)) is None else [note]
     began = time.monotonic()
     answer = model.predict(rows)
     took_s = time.monotonic() - began
@@ -55,6 +63,8 @@ def command(args: argparse.Namespace) -> int:
     say(f"{model.about.candidate.technique}: {len(rows)} rows in {duration(took_s)}\n")
     for name, value in scores.items():
         say(f"  {name} {number_text(value)}\n")
+    for note in notes:
+        say(f"  note {note}\n")
     if no_truth:
         say(f"  no scores: {no_truth}\n")
     if args.out:
@@ -66,6 +76,7 @@ def command(args: argparse.Namespace) -> int:
         "num_rows": len(rows),
         "took_s": took_s,
         "scores": scores,
+        "notes": notes,
     }
     if args.json and not args.out:
         head = head_of(model, answer)
@@ -83,6 +94,25 @@ def _read(model: Model, path: str) -> tuple[Rows, str]:
         return model.read(path, with_target=True), ""
     except UsageError as error:
         return model.read(path), error.message
+
+
+def blank_note(facts: TableFacts, rows: Rows) -> str | None:
+    """Name the columns that have far fewer values than those that were learned from, if any.
+
+    A value that cannot be read, or that was never seen, counts as missing and changes the answer.
+    """
+    import numpy as np
+
+    if not isinstance(rows.x, np.ndarray):
+        return None
+    told = []
+    for column, count in zip(facts.columns, np.isnan(rows.x).sum(axis=0).tolist(), strict=True):
+        if count / len(rows) > column.num_missing / max(1, facts.num_rows) + _MORE_MISSING:
+            told.append(f"{column.name!r} in {count} of {len(rows)} rows")
+    if not told:
+        return None
+    more = f" and {len(told) - _MOST_NAMES} more columns" if len(told) > _MOST_NAMES else ""
+    return f"missing, unreadable or never seen before: {', '.join(told[:_MOST_NAMES])}{more}"
 
 
 def _write(target: str | None, model: Model, answer: Answer) -> None:

@@ -203,6 +203,8 @@ def ignored_when_resumed(args: argparse.Namespace) -> list[str]:
             for name in names
             if name not in _LIMITS and getattr(args, name) is not None
         ]
+        + (["--no-ensemble"] if args.no_ensemble else [])
+        + (["--maximize"] if args.maximize else [])
         + (["--set"] if args.set else [])
         + (["--space"] if args.space else [])
     )

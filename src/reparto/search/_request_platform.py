@@ -277,7 +277,8 @@ def _asked(methods: Sequence[_Method], search: SearchKind, reading: _Reading) ->
     if search != "grid":
         asked["trials"] = sum(one.num_points for one in methods)
         reading.notes.append(
-            f"the values make {asked['trials']} combinations: no more candidates are tried"
+            f"the values make {asked['trials']} combination{'s' * (asked['trials'] != 1)}: "
+            "no more candidates are tried"
         )
     return asked
 

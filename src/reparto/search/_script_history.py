@@ -55,12 +55,12 @@ def objective_pattern(text: str) -> re.Pattern[str] | None:
         pattern = re.compile(text)
     except re.error as error:
         raise UsageError(
-            f"the objective {text!r} is no regular expression: {error}",
+            f"the objective '{text}' is no regular expression: {error}",
             remedy=r"such as 'accuracy ([\d.]+)'; \( stands for a parenthesis that is printed",
         ) from error
     if pattern.groups != 1:
         raise UsageError(
-            f"the objective {text!r} has {pattern.groups} groups, and one is the number",
+            f"the objective '{text}' has {pattern.groups} groups, and one is the number",
             remedy=r"put the number into the only group, others into (?:…): 'accuracy ([\d.]+)'",
         )
     return pattern

@@ -176,7 +176,7 @@ class ScriptRun:
             if self.history.num_steps:
                 return "the loss of its steps is not known: print an objective, and name it"
             return "it made no optimizer step, so there is no training loss"
-        return f"nothing that it printed matches the objective {self._trials.pattern.pattern!r}"
+        return f"nothing that it printed matches the objective '{self._trials.pattern.pattern}'"
 
     def _shown(self, failure: Failure | None) -> str:
         """The script's traceback, and the end of what it printed."""

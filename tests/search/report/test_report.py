@@ -198,6 +198,11 @@ def test_what_is_not_there_is_not_spoken_of(tmp_path):
     assert "all folds" not in text
 
 
+def test_missing_values_are_a_share_of_the_rows_that_are_used(tmp_path):
+    facts = dataclasses.replace(made.facts(rows=400), num_rows_in_file=1_000_000)
+    assert "17 (4.2 %)" in said(written(made.result(facts=facts), Evidence(), tmp_path))
+
+
 def test_levels_of_a_column_are_told_once(tmp_path):
     column = SearchColumn(name="city", kind="category", levels=("x", "y"), why="2 levels: x, y")
     facts = dataclasses.replace(made.facts(), columns=(column,))

@@ -55,10 +55,8 @@ def columns(facts: TableFacts) -> Rows:
         kind = column.kind if is_told else f"{column.kind}: {told}s ({levels})"
         missing = NONE
         if column.num_missing:
-            missing = f"{column.num_missing}"
-            if facts.num_rows_in_file or facts.num_rows:
-                of = max(facts.num_rows_in_file, facts.num_rows, column.num_missing)
-                missing += f" ({100 * column.num_missing / of:.2g} %)"
+            of = max(facts.num_rows, column.num_missing)  # of the rows that are used
+            missing = f"{column.num_missing} ({100 * column.num_missing / of:.2g} %)"
         rows.append((column.name, kind, missing, column.why))
     return rows
 
