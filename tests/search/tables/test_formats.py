@@ -84,6 +84,16 @@ def test_types_of_parquet_are_kept(tmp_path):
     np.testing.assert_array_equal(rows.x, read.x)
 
 
+def test_dates_are_no_classes(tmp_path):
+    import datetime
+
+    days = [datetime.date(2020, 1, 1 + n % 2) for n in range(40)]
+    pq.write_table(pa.table({"x": range(40), "day": days}), tmp_path / "t.parquet")
+    request = SearchRequest(data=str(tmp_path / "t.parquet"), domain="classification")
+    with pytest.raises(UsageError, match="'day' holds dates, which are no classes"):
+        read_table(request)
+
+
 def test_a_damaged_parquet_file_is_refused(file, tmp_path):
     pq.write_table(pa.table({"x": range(100), "y": range(100)}), tmp_path / "good")
     damaged = (tmp_path / "good").read_bytes()[:-200]
@@ -276,6 +286,12 @@ def test_arrays_that_are_no_table_are_refused(tmp_path, arrays, told):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(UsageError, match=told):
         read_table(SearchRequest(data=str(tmp_path / "a.npz")))
+
+
+def test_an_array_of_python_objects_is_refused_and_not_called_damaged(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{}, {}]), allow_pickle=True)
+    with pytest.raises(UsageError, match="would run what they hold"):
+        read_table(SearchRequest(data=str(tmp_path / "a.npy")))
 
 
 def test_a_single_row_of_numbers_is_no_table(tmp_path):

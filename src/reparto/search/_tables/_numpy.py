@@ -79,7 +79,7 @@ def _loaded(path: Path) -> Any:
             return {name: found[name] for name in found.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
         told = str(error)
-        if "pickle" in told or "Object arrays" in told:
+        if "pickle" in told or "Object arrays" in told or "Python objects" in told:
             raise UsageError(
                 f"{path} holds Python objects: reading them would run what they hold",
                 remedy="save the table as Parquet or CSV, or the array with dtype=float",

@@ -176,7 +176,7 @@ def _classes(
     why: str,
 ) -> Target:
     name = survey.name
-    if survey.kind == "date" and not survey.counts:
+    if survey.kind == "date":
         raise UsageError(
             f"{path}: the target '{name}' holds dates, which are no classes",
             remedy="name another column with --target, or --domain regression",
