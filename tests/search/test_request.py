@@ -88,6 +88,17 @@ def test_other_formats_say_themselves_how_many_classes_there_are(folder):
     assert read_request(written(folder, plain)).domain == "classification"
 
 
+@pytest.mark.parametrize("said", [{}, {"format": "libsvm"}])
+def test_what_is_in_the_file_counts_and_not_what_is_said_of_it(folder, said):
+    rows = [f"{number},{number / 3:.3f},{'no' if number % 2 else 'yes'}" for number in range(30)]
+    (folder / "two.csv").write_text("\n".join(["a,b,c", *rows]) + "\n")
+    plain = platform(domain="classification", dataset={"path": "two.csv", **said})
+    request = read_request(written(folder, plain))
+    assert request.domain == "classification"
+    told = "dataset.format is libsvm, and the file holds csv: it is read as that"
+    assert (told in request.notes) == bool(said)
+
+
 def test_values_written_as_text_are_what_they_mean(folder):
     parameters = [
         {"param": "numTrees", "values": ["10", "20"]},

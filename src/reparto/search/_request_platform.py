@@ -90,7 +90,13 @@ def platform_request(
         refuse(name, faults)
     reading = _Reading(name, folder)
     data = _data(plain, reading)
-    domain = _domain(plain, data)
+    written = _format_of(data)
+    asked_format = (plain.get("dataset") or {}).get("format", written)
+    if written and written != asked_format:
+        reading.notes.append(
+            f"dataset.format is {asked_format}, and the file holds {written}: it is read as that"
+        )
+    domain = _domain(plain, data, is_libsvm=written == "libsvm")
     methods = _methods(plain, None if domain == "classification" else domain, reading)
     resources = plain.get("computationalResources", {})
     fewest, most = workers_of(resources, engine, reading.faults, reading.notes)
@@ -303,7 +309,7 @@ def _candidates(methods: Sequence[_Method], reading: _Reading) -> tuple[Candidat
     return tuple(made.values())
 
 
-def _domain(plain: Mapping[str, Any], data: str) -> AskedDomain | None:
+def _domain(plain: Mapping[str, Any], data: str, *, is_libsvm: bool) -> AskedDomain | None:
     """What is asked of the data; None where they have to say it."""
     asked = str(plain["domain"])
     if len(_DOMAINS[asked]) == 1:
@@ -313,10 +319,21 @@ def _domain(plain: Mapping[str, Any], data: str) -> AskedDomain | None:
         said = set(_DOMAINS[asked]).intersection(*(_said(it) or _DOMAINS[asked] for it in names))
         if "regression" in said:
             return "regression" if len(said) == 1 else None
-    is_libsvm = (plain.get("dataset") or {}).get("format", "libsvm") == "libsvm"
-    if not is_libsvm or not Path(data).is_file():
+    if not is_libsvm:
         return "classification"
     return "multiclass" if len(_first_labels(data, 3)) > 2 else "binary"
+
+
+def _format_of(path: str) -> str:
+    """What is in the file, whatever is said of it; empty where that cannot be told now."""
+    from reparto.search._tables._read import open_source
+
+    if not path or not Path(path).is_file():
+        return ""
+    try:
+        return open_source(Path(path)).format
+    except UsageError:  # the search will say what is wrong with it
+        return ""
 
 
 def _first_labels(path: str, most: int) -> set[str]:
