@@ -115,38 +115,50 @@ class TrainsSome:
 
     def run(self, candidates, folder, end_s):
         for one in candidates:
-            (folder / str(one.number)).mkdir(parents=True)
+            (folder / str(one.number)).mkdir(parents=True, exist_ok=True)
         found = [one.number for one in candidates if one.number in self.numbers]
         return {number: Fitted(str(folder / str(number))) for number in found}
 
 
-@pytest.mark.parametrize(("trained", "members"), [((0,), [0]), ((0, 1), [0, 1])])
-def test_model_is_told_as_it_is_where_members_of_an_ensemble_could_not_be_trained(
-    tmp_path, trained, members
-):
+def three_tested(folder):
+    """What is to be finished: three candidates that err apart; and their evaluations."""
     draws = np.random.default_rng(0)
     truths = [draws.normal(size=60) for _ in range(3)]
-    answers, evaluations = Answers(tmp_path / "answers"), []
+    answers, evaluations = Answers(folder / "answers"), []
     for number in range(3):
         own = [Answer(truth + 0.5 * draws.normal(size=60)) for truth in truths]
         answers.keep(number, own)
-        rungs = tuple(
-            RungScore(rung=Rung(fold=fold), score=float(np.std(it.values - truth)))
-            for fold, (it, truth) in enumerate(zip(own, truths, strict=True))
-        )
-        candidate = Candidate(number=number, technique="lightgbm")
-        score = statistics.fmean(one.score for one in rungs)
+        scores = [float(np.std(it.values - truth)) for it, truth in zip(own, truths, strict=True)]
+        rungs = tuple(RungScore(rung=Rung(fold=i), score=one) for i, one in enumerate(scores))
+        candidate, score = Candidate(number=number, technique="lightgbm"), statistics.fmean(scores)
         evaluations.append(
             Evaluation(candidate=candidate, status="done", rungs=rungs, score=score)
         )
     question = Question(TableFacts(domain="regression"), "rmse", False, truths)
-    finish = Finish(question, answers, tmp_path, lambda: 1.0, Lines())
+    return Finish(question, answers, folder, lambda: 1.0, Lines()), evaluations
+
+
+@pytest.mark.parametrize("trained", [(0,), (0, 1)])
+def test_model_is_told_as_it_is_where_members_of_an_ensemble_could_not_be_trained(
+    tmp_path, trained
+):
+    finish, evaluations = three_tested(tmp_path)
     whole = finish.run(evaluations, TrainsSome(0, 1, 2), 1, 9.0, only_one=False)
     finished = finish.run(evaluations, TrainsSome(*trained), 1, 9.0, only_one=False)
     assert finished.model.score > whole.model.score
-    assert (finished.best == 0) == (members == [0])
-    assert sorted(one.candidate.number for one in Model(tmp_path).about.members) == members
-    assert sorted(one.name for one in (tmp_path / "model").iterdir()) == [
-        *map(str, members),
-        "model.json",
+    assert (finished.best == 0) == (trained == (0,))
+    assert sorted(one.candidate.number for one in Model(tmp_path).about.members) == [*trained]
+    kept = sorted(one.name for one in (tmp_path / "model").iterdir())
+    assert kept == [*map(str, trained), "model.json"]
+
+
+def test_why_another_than_the_best_is_the_model_is_told(tmp_path):
+    finish, evaluations = three_tested(tmp_path)
+    best, second, _ = sorted(evaluations, key=lambda one: one.score)
+    fit = TrainsSome(second.candidate.number)
+    fit.failures[best.candidate.number] = "there was no room"
+    finished = finish.run(evaluations, fit, 1, 9.0, only_one=True)
+    assert finished.notes == [
+        f"candidate {best.candidate.number} is not in the model: there was no room",
+        f"candidate {second.candidate.number} is the best that could be trained",
     ]

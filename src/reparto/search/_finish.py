@@ -181,13 +181,13 @@ class Finish:
         by_number = {one.candidate.number: one for one in evaluations}
         members = [by_number[number].candidate for number in choice.weights]
         fitted = fit.run(members, fresh, end_s)
-        if not fitted:
-            choice, fitted = self._instead(evaluations, choice, fit, fresh, end_s, finished)
         lost = [number for number in choice.weights if number not in fitted]
         for number in lost:
             why = fit.failures.get(number, "it could not be trained on all rows")
             finished.notes.append(f"candidate {number} is not in the model: {why}")
-        if fitted and lost:
+        if not fitted:
+            choice, fitted = self._instead(evaluations, choice, fit, fresh, end_s, finished)
+        elif lost:
             choice = self._of_those_left([by_number[number] for number in fitted], choice)
             fitted = {number: fitted[number] for number in choice.weights}
         finished.best = choice.evaluation.candidate.number
