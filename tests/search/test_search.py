@@ -1,4 +1,6 @@
+import dataclasses
 import math
+import random
 import statistics
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from reparto.search import search
 from reparto.search._answers import Answers
 from reparto.search._finish import Finish, Question, finish_s, last_s
 from reparto.search._model import Model
-from reparto.search._rows import Answer
+from reparto.search._rows import Answer, Rows
 from reparto.search._store import Store
 from reparto.search._work import Fitted
 from reparto.spec import Candidate, Evaluation, Rung, RungScore, SearchRequest, TableFacts
@@ -77,6 +79,32 @@ def test_while_nothing_is_known_no_worker_has_to_start_for_the_end():
     question = Question(TableFacts(), "accuracy", True)
     assert finish_s([], question, 8.0, 10, start_s=3.0) == pytest.approx(1.6)
     assert finish_s([known(1.0)], question, 8.0, 10, start_s=3.0) > 1.6 + 3.0 + 1.0
+
+
+def test_time_is_left_to_answer_for_a_long_test_table():
+    one = dataclasses.replace(known(1.0), predict_row_s=1e-3)
+    test = Rows(np.zeros((20_000, 1)))
+    question = Question(TableFacts(), "accuracy", True)
+    asked = dataclasses.replace(question, test=test)
+    assert finish_s([one], question, 60.0, 5) < 7.0
+    assert finish_s([one], asked, 60.0, 5) > 20.0
+
+
+def test_search_can_be_gone_on_with_from_another_folder(tmp_path, monkeypatch):
+    draws = random.Random(0)
+    rows = [(x, x + 0.1 * draws.random()) for x in (draws.random() for _ in range(60))]
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    monkeypatch.chdir(tmp_path)
+    only = {"techniques": ("elastic-net",), "max_workers": 1, "folds": 2, "ensemble": False}
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "answers").write_text("in the way")
+    watcher = Lines()
+    search(SearchRequest(data="t.csv", trials=1, **only), "found", watcher)
+    assert any("cannot be kept for ensembles" in note for note in watcher.notes)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = search(SearchRequest(trials=2), tmp_path / "found", resume=True)
+    assert [one.status for one in result.evaluations] == ["done"] * 2
 
 
 def test_candidates_are_told_in_the_order_of_their_numbers(tmp_path):

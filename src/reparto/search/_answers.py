@@ -15,15 +15,26 @@ class Answers:
 
     Args:
         folder: Where files go; it is made when the first is kept.
+
+    Attributes:
+        trouble: Why the latest are not kept; empty if they are.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.trouble = ""
 
     def keep(self, number: int, answers: Sequence[Answer]) -> None:
-        """Of a candidate, for each fold."""
+        """Of a candidate, for each fold; where that cannot be written, `trouble` says why."""
+        self.trouble = ""
         if not answers:
             return
+        try:
+            self._write(number, answers)
+        except OSError as error:
+            self.trouble = f"{self._folder}: {error.strerror or error}"
+
+    def _write(self, number: int, answers: Sequence[Answer]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         arrays = {f"fold{fold}": one.values for fold, one in enumerate(answers)}
         flags = np.array([one.are_probabilities for one in answers])

@@ -109,7 +109,8 @@ def finish_s(
     best = best_of(evaluations, higher_is_better=question.higher_is_better)
     if best is None:
         return min(REPORT_S, 0.2 * time_s)
-    alone_s = MARGIN * whole_fit_s(best, num_folds) + SAVING_S
+    test_s = best.predict_row_s * (0 if question.test is None else len(question.test))
+    alone_s = MARGIN * (whole_fit_s(best, num_folds) + test_s) + SAVING_S
     extra_s = min(MOST_S, SHARE * time_s) if question.may_combine else 0.0
     return min(REPORT_S, 0.2 * time_s) + start_s + max(alone_s, extra_s)
 

@@ -150,7 +150,7 @@ class _Search:
         request, limits = self._request, self._limits(setup)
         earlier = self._earlier
         if earlier is None:
-            self._store.begin(request, setup.facts)
+            self._store.begin(_anchored(request), setup.facts)
         elif (earlier.facts and earlier.facts.digest) != (setup.facts and setup.facts.digest):
             raise UsageError(
                 f"{request.data} has changed since the search began",
@@ -318,11 +318,14 @@ class _Search:
         return sum(whole_fit_s(one, setup.num_folds) for one in found)
 
     def _tell_trouble(self) -> None:
-        if self._store.trouble and self._store.trouble != self._trouble:
-            self._watcher.note(
-                f"candidates cannot be kept now, which is tried again: {self._store.trouble}"
-            )
-        self._trouble = self._store.trouble
+        told = ""
+        if self._store.trouble:
+            told = f"candidates cannot be kept now, which is tried again: {self._store.trouble}"
+        elif self._answers.trouble:
+            told = f"what candidates answer cannot be kept for ensembles: {self._answers.trouble}"
+        if told and told != self._trouble:
+            self._watcher.note(told)
+        self._trouble = told
 
     def _told(
         self,
@@ -403,7 +406,7 @@ class _Search:
         members = best.settings.get("members") if best.origin == "ensemble" else None
         numbers = [int(it) for it, _ in members] if members else [best.number]
         request = dataclasses.replace(
-            self._request,
+            _anchored(self._request),
             candidates=tuple(by_number[number] for number in sorted(numbers)),
             techniques=(),
             spaces={} if not self._request.script else self._request.spaces,
@@ -413,11 +416,6 @@ class _Search:
             ensemble=bool(members),
             storage="",
             notes=(),
-            **{
-                name: os.path.abspath(value)
-                for name in ("data", "test", "script")
-                if (value := getattr(self._request, name)) and "://" not in value
-            },
         )
         path = self._folder / "again.json"
         path.write_text(json.dumps(finite(to_plain(request)), indent=1) + "\n", encoding="utf-8")
@@ -434,6 +432,16 @@ def _with_made(evaluations: Sequence[Evaluation], made: Evaluation | None) -> li
     if made is not None:
         by_number[made.candidate.number] = made
     return [by_number[number] for number in sorted(by_number)]
+
+
+def _anchored(request: SearchRequest) -> SearchRequest:
+    """The same, wherever it is asked from."""
+    paths: dict[str, Any] = {
+        name: os.path.abspath(value)
+        for name in ("data", "test", "script")
+        if (value := getattr(request, name)) and "://" not in value
+    }
+    return dataclasses.replace(request, **paths)
 
 
 def _check_cost(request: SearchRequest) -> None:
