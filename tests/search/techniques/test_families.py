@@ -125,6 +125,34 @@ def test_rows_are_spared_where_a_class_has_one_only():
         assert answer.values.shape == (300, 3), kind
 
 
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1e-15, 0.0), (1e-40, 0.0), (1e40, 0.0), (1.0, 1e9), (1.0, -1e10)]
+)
+def test_rows_are_told_apart_whatever_the_units_of_their_columns(scale, shift):
+    facts, rows = table("binary", num_rows=400)
+    x = rows.x * scale + shift
+    half, rest = locked(x[:200], rows.y[:200]), locked(x[200:], rows.y[200:])
+    for technique in TECHNIQUES.values():
+        if "binary" in technique.domains:
+            settings = little(technique, facts)
+            plain = trained(technique, facts, Rows(rows.x[:200], rows.y[:200]), settings)
+            answer = trained(technique, facts, half, settings).predict(rest.x)
+            right = np.mean(plain.predict(rows.x[200:]).labels == rest.y)
+            assert np.mean(answer.labels == rest.y) > right - 0.05, technique.kind
+
+
+def test_one_huge_value_does_not_hide_the_others():
+    facts, rows = table("binary", num_rows=400)
+    x = np.array(rows.x)
+    x[5, 0] = 1.797e308
+    for kind in ("random-forest", "hist-boosting", "lightgbm"):
+        settings = little(TECHNIQUES[kind], facts)
+        plain = trained(TECHNIQUES[kind], facts, rows, settings).predict(rows.x)
+        answer = trained(TECHNIQUES[kind], facts, locked(x, rows.y), settings).predict(x)
+        right = np.mean(plain.labels == rows.y)
+        assert np.mean(answer.labels == rows.y) > right - 0.05 > 0.6, kind
+
+
 def test_no_rows_are_no_answers():
     for domain in ("binary", "regression"):
         facts, rows = table(domain)

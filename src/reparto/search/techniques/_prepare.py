@@ -1,7 +1,8 @@
 """Preparation: rows as an estimator wants them, by what the training rows say, and only they.
 
-plain     themselves, nothing is copied; a column without any value is 0
-filled    no missing value: the median, and a column that says so
+plain     themselves, nothing is copied; a column without any value is 0, and one whose values
+          single precision could not tell apart is moved to 0 … 1
+filled    plain, and no missing value: the median, and a column that says so
 encoded   filled; one column for each level of a category; constant columns are left out
 scaled    encoded; mean 0 and deviation 1
 near      scaled, and nothing is farther away than `NEAR`: for what goes by distances
@@ -34,6 +35,8 @@ QUANTILES = 200
 FARTHEST, NEAR = 1e6, 5.0
 #: Beyond this, float32 is infinite.
 LARGEST = 3e38
+#: Trees look at float32, and take values for the same that are nearer than 1e-7.
+NARROW, HUGE = 1e-4, 1e30
 
 _Floats = NDArray[np.float64]
 
@@ -64,9 +67,10 @@ class Preparation:
             is_scaled = self._kind not in ("plain", "filled", "encoded")
             self._state = _sparse_state(x, same=self._kind == "common") if is_scaled else {}
         elif self._kind == "plain":
-            self._state = {"empty": _empty(x)}
+            self._state = {"empty": _empty(x), **_moves(x)}
         elif self._kind == "filled":
-            self._state = _filling(x)
+            self._state = _moves(x)
+            self._state.update(_filling(self._moved(x)))
         elif self._kind not in ("plain", "filled"):
             return self._fit_scaled(x)
         return self.transform(x)
@@ -76,9 +80,9 @@ class Preparation:
         if _is_sparse(x):
             return self._sparse(x)
         if self._kind == "plain":
-            return self._zeroed(x)
+            return self._moved(self._zeroed(x))
         if self._kind == "filled":
-            return self._filled(x)
+            return self._filled(self._moved(x))
         return self._scaled(x)
 
     def sources(self, num_columns: int) -> NDArray[np.int64]:
@@ -98,6 +102,15 @@ class Preparation:
         x = np.array(x)
         x[:, empty] = 0.0
         return x
+
+    def _moved(self, x: Matrix) -> Matrix:
+        places = self._state.get("moved", ())
+        if not len(places):
+            return x
+        moved = np.array(x)
+        with np.errstate(over="ignore"):
+            moved[:, places] = (x[:, places] - self._state["lows"]) / self._state["spans"]
+        return moved
 
     # Numbers that are missing, or are none.
 
@@ -119,7 +132,7 @@ class Preparation:
         state = self._state = {"numbers": numbers, **_filling(part)}
         part = self._bent(_fill(part, state["medians"]), learn=self._kind == "shaped")
         means, deviations = _moments(part)
-        kept = np.flatnonzero(deviations > 1e-12 * np.maximum(1.0, np.abs(means)))
+        kept = np.flatnonzero(deviations > 1e-12 * np.abs(means))
         if self._kind == "encoded":
             means, deviations = np.zeros_like(means), np.ones_like(deviations)
         if self._kind == "common" and len(kept):
@@ -199,6 +212,20 @@ def _empty(x: Matrix) -> NDArray[np.int64]:
     """Columns without any number."""
     maybe = np.flatnonzero(~np.isfinite(x[0])) if len(x) else np.zeros(0, np.int64)
     return np.array([it for it in maybe if not np.isfinite(x[:, it]).any()], dtype=np.int64)
+
+
+def _moves(x: Matrix) -> dict[str, Any]:
+    """Columns that are moved, from where, and how wide they are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = (
+            np.asarray(it.reduce(x, axis=0), dtype=np.float64) for it in (np.fmin, np.fmax)
+        )
+        span = high - low
+        least, most = np.sort(np.abs([low, high]), axis=0)
+    # Of a single huge value among others nothing is gained.
+    is_lost = (span < NARROW) | (span < NARROW * most) | (least > HUGE)
+    places = np.flatnonzero(is_lost & (span > 0) & np.isfinite(span))
+    return {"moved": places, "lows": low[places], "spans": span[places]}
 
 
 def _filling(x: Matrix) -> dict[str, Any]:
