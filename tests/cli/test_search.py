@@ -140,6 +140,13 @@ def test_options_have_the_last_word_over_a_request(tmp_path):
         (["a.csv", "--memory", "much"], "'much'"),
         (["a.csv", "--cost", "2"], "nobody says what a worker costs"),
         (["hdfs://host/a.csv"], "is not on this machine"),
+        (["a.csv", "--maximize"], "--maximize says nothing where a table is searched"),
+        (["a.csv", "--script-workers", "auto"], "--script-workers says nothing where a table"),
+        (["--script", "a.py", "--target", "y"], "--target says nothing where a script is"),
+        (["--script", "a.py", "--time-column", "y"], "--time-column says nothing where a script"),
+        (["a.csv", "--address", "auto"], "--address auto is of a cluster"),
+        (["a.py"], "a.py is a script, and no table"),
+        (["a.csv", "--domain", "function"], "a function has no data, such as a.csv"),
     ],
 )
 def test_words_that_contradict_each_other_are_told(words, said):

@@ -20,6 +20,9 @@ _SAME = (
     "target domain metric test rows techniques search seed trials cost min_workers max_workers "
     "threads engine address folds split groups storage script objective script_workers strategy"
 ).split()
+#: Options that say nothing of a table, and those that say nothing of a script.
+_OF_SCRIPT = "objective maximize script_workers strategy".split()
+_OF_TABLE = "target domain test rows techniques folds split groups time_column no_ensemble".split()
 _RANGE = re.compile(r"(?P<low>[-+\d.eE]+?)\.\.(?P<high>[-+\d.eE]+)(?P<log>:log)?")
 #: Of what counts when a search is gone on with.
 _LIMITS = "time trials cost workers max_workers candidate_time memory address storage".split()
@@ -51,7 +54,34 @@ def request_of(args: argparse.Namespace) -> SearchRequest:
     request = dataclasses.replace(base, **_given(args))
     if spaces := _spaces(args, request):
         request = dataclasses.replace(request, spaces=spaces)
+    _check_suits(args, request)
     return _checked(request)
+
+
+def _check_suits(args: argparse.Namespace, request: SearchRequest) -> None:
+    """Refuse options that would have no effect on what is searched."""
+    others, what, remedy = _OF_SCRIPT, "a table", "leave it out, or name a script: --script"
+    if request.script:
+        others, what, remedy = _OF_TABLE, "a script", "leave it out"
+    for name in others:
+        value = getattr(args, name)
+        if value is not None and value is not False:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} says nothing where {what} is searched", remedy=remedy)
+    if args.address is not None and request.engine == "local":
+        raise UsageError(
+            f"--address {args.address} is of a cluster, and the engine is local",
+            remedy="--engine ray or --engine spark",
+        )
+    if request.data.endswith(".py") and not request.script:
+        raise UsageError(
+            f"{request.data} is a script, and no table", remedy=f"--script {request.data}"
+        )
+    if request.domain == "function" and request.data:
+        raise UsageError(
+            f"a function has no data, such as {request.data}",
+            remedy="leave the table or --domain function out",
+        )
 
 
 def folder_of(args: argparse.Namespace) -> Path:

@@ -45,7 +45,7 @@ figure.whole > .drawn > svg {{ min-width: 560px; }}
 td {{ padding-block: .25rem; }}
 table.told, table.board {{ font-size: .87rem; }}
 table.told :is(td, th) {{ text-align: left; white-space: normal; overflow-wrap: anywhere; }}
-table.told td {{ min-width: 5rem; }}
+table.told td {{ min-width: 6rem; }}
 table.told td:first-child, table.told td:last-child {{ min-width: 8rem; }}
 table.board td:first-child, table.board th:first-child {{ min-width: 2.2rem; text-align: right; }}
 table.board :is(td, th):nth-child(2), table.board :is(td, th):last-child {{ text-align: left; }}
