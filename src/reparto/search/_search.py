@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import platform
-import shlex
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reparto.errors import UsageError
+from reparto.search._again import anchored, write_again
 from reparto.search._answers import Answers
 from reparto.search._bill import Ledger
 from reparto.search._choose import best_of, whole_fit_s
@@ -29,7 +28,7 @@ from reparto.search._setup import Setup, num_cores, table_setup
 from reparto.search._store import ID_FILE, Kept, Store, locked
 from reparto.search._suggest import Suggester, grid_size
 from reparto.search._watch import SearchWatcher
-from reparto.spec import Evaluation, SearchRequest, SearchResult, finite, to_plain
+from reparto.spec import Evaluation, SearchRequest, SearchResult
 
 #: A candidate may take this part of the time if the request does not say how long.
 CANDIDATE_SHARE = 0.5
@@ -150,7 +149,7 @@ class _Search:
         request, limits = self._request, self._limits(setup)
         earlier = self._earlier
         if earlier is None:
-            self._store.begin(_anchored(request), setup.facts)
+            self._store.begin(anchored(request), setup.facts)
         elif (earlier.facts and earlier.facts.digest) != (setup.facts and setup.facts.digest):
             raise UsageError(
                 f"{request.data} has changed since the search began",
@@ -353,7 +352,7 @@ class _Search:
             took_s=self._now(),
             ended=ended,
             environment=_environment(),
-            command=self._write_again(evaluations, finished),
+            command=write_again(self._request, evaluations, finished.best, self._folder),
             notes=tuple([*self._notes, *setup.notes, *finished.notes]),
         )
         self._store.progress(self._now(), result.bill)
@@ -397,31 +396,6 @@ class _Search:
             on_test=setup.test is not None and setup.test.y is not None,
         )
 
-    def _write_again(self, evaluations: Sequence[Evaluation], finished: Finished) -> str:
-        """A request with exactly the candidates that were found, and the command that runs it."""
-        by_number = {one.candidate.number: one.candidate for one in evaluations}
-        best = by_number.get(-1 if finished.best is None else finished.best)
-        if best is None:
-            return ""
-        members = best.settings.get("members") if best.origin == "ensemble" else None
-        numbers = [int(it) for it, _ in members] if members else [best.number]
-        request = dataclasses.replace(
-            _anchored(self._request),
-            candidates=tuple(by_number[number] for number in sorted(numbers)),
-            techniques=(),
-            spaces={} if not self._request.script else self._request.spaces,
-            time_s=None,
-            trials=None,
-            cost=None,
-            ensemble=bool(members),
-            storage="",
-            notes=(),
-        )
-        path = self._folder / "again.json"
-        path.write_text(json.dumps(finite(to_plain(request)), indent=1) + "\n", encoding="utf-8")
-        out = os.path.relpath(self._folder) + "-again"
-        return shlex.join(["reparto", "search", os.path.relpath(path), "--out", out])
-
 
 def _is_single(request: SearchRequest) -> bool:
     return len(request.candidates) == 1 or request.domain == "clustering"
@@ -432,16 +406,6 @@ def _with_made(evaluations: Sequence[Evaluation], made: Evaluation | None) -> li
     if made is not None:
         by_number[made.candidate.number] = made
     return [by_number[number] for number in sorted(by_number)]
-
-
-def _anchored(request: SearchRequest) -> SearchRequest:
-    """The same, wherever it is asked from."""
-    paths: dict[str, Any] = {
-        name: os.path.abspath(value)
-        for name in ("data", "test", "script")
-        if (value := getattr(request, name)) and "://" not in value
-    }
-    return dataclasses.replace(request, **paths)
 
 
 def _check_cost(request: SearchRequest) -> None:
