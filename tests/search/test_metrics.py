@@ -120,6 +120,18 @@ def test_silhouette_takes_missing_values_categories_and_many_rows():
     assert right > 0.8 > 0.1 > wrong
 
 
+def test_silhouette_of_sparse_rows_takes_missing_values():
+    from scipy import sparse
+
+    x = sparse.random(200, 30, 0.2, format="csr", random_state=0)
+    facts = TableFacts(domain="clustering", columns=(SearchColumn(name="a"),) * 30)
+    clusters = Answer((x[:, 0].toarray().ravel() > 0).astype(np.int64))
+    plain = scores_of(facts, clusters, None, x=x)["silhouette"]
+    x.data[3] = np.nan
+    missing = scores_of(facts, clusters, None, x=x)["silhouette"]
+    assert missing == pytest.approx(plain, abs=0.02) and missing != 0.0
+
+
 def test_metrics_that_are_not_defined_are_left_out():
     y = np.zeros(10, np.int32)
     shares = np.tile([0.9, 0.1], (10, 1))

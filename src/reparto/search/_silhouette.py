@@ -70,6 +70,7 @@ def _scaled(column: _Floats) -> _Floats:
 
 def _sparse(part: Any) -> Any:
     """Scaled but not moved, which no distance depends on, and which would fill it."""
+    part.data = np.where(np.isfinite(part.data), part.data, 0.0)  # as most values are
     means = np.asarray(part.mean(axis=0)).ravel()
     squares = np.asarray(part.multiply(part).mean(axis=0)).ravel()
     deviations = np.sqrt(np.maximum(squares - means**2, 0.0))
