@@ -135,6 +135,19 @@ def test_storage_that_does_not_write_is_told_and_tried_again(tmp_path, monkeypat
     assert len(resumed.evaluations) == 2
 
 
+def test_what_was_found_is_told_though_the_storage_never_comes_back(tmp_path, monkeypatch):
+    def write(store):
+        raise UsageError("--storage search.db: disk full", remedy="make room")
+
+    monkeypatch.setattr(Store, "_write", write)
+    watcher = Lines()
+    result = search(BRANIN, tmp_path / "found", watcher)
+    assert result.best is not None
+    assert watcher.notes[-1] == (
+        "--resume will not know how it ended: --storage search.db: disk full"
+    )
+
+
 class TrainsSome:
     """Trains those candidates that it can."""
 

@@ -47,9 +47,7 @@ SILENT_S = POLL_S + 1.0  # a host that has not answered for so long may be gone
 LOST_S = 10.0  # and after so long it is
 KILLED_LIMIT_S = 1.0  # a host has so long to tell that what was killed is dead
 CLOSE_LIMIT_S = 0.5
-OBJECT_STORE_BYTES = (
-    128 << 20
-)  # of a Ray that we start ourselves; of a run, only chunks go through it
+OBJECT_STORE_BYTES = 128 << 20  # of a Ray of our own; of a run, only chunks go through it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ def rungs_of(
         facts: Of the table; None for a script or a function.
     """
     shares: tuple[float, ...] = (
-        SHARES if search == "asha" and _is_worth_it(resource, num_folds, facts) else ()
+        SHARES if search == "asha" and _is_worth_it(resource, facts) else ()
     )
     if resource == "rows" and facts is not None:
         rows = facts.num_rows * (1 - 1 / max(num_folds, 5))
@@ -33,7 +33,7 @@ def rungs_of(
     return (*first, *(Rung(fold=fold) for fold in range(1, num_folds)))
 
 
-def _is_worth_it(resource: str, num_folds: int, facts: TableFacts | None) -> bool:
+def _is_worth_it(resource: str, facts: TableFacts | None) -> bool:
     if facts is None:
         return resource != "none"
     return facts.num_rows * max(1, facts.num_columns) >= SMALL_VALUES

@@ -73,7 +73,7 @@ class _Search:
         self._store: Store
         self._answers = Answers(folder / "answers")
         self._notes: list[str] = []
-        self._trouble = ""
+        self._trouble, self._is_told = "", False
 
     def run(self) -> SearchResult:
         with ExitStack() as closing:
@@ -90,7 +90,16 @@ class _Search:
 
     def _open(self, closing: ExitStack) -> None:
         self._store = Store.open(self._request.storage, self._folder)
-        closing.callback(self._store.close)
+        closing.callback(self._close)
+
+    def _close(self) -> None:
+        try:
+            self._store.close()
+        except UsageError as error:
+            if not self._is_told:
+                raise
+            # What was found is in the folder, and is not thrown away for that.
+            self._watcher.note(f"--resume will not know how it ended: {error.message}")
 
     def _recall(self, closing: ExitStack) -> None:
         if (self._folder / ID_FILE).exists():
@@ -359,6 +368,7 @@ class _Search:
         self._watcher.finishing("writing the report")
         write_report(result, self._evidence(setup, finished), self._folder)
         self._watcher.ended(result)
+        self._is_told = True
         return result
 
     def _evidence(self, setup: Setup, finished: Finished) -> Evidence:
