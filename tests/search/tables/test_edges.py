@@ -245,6 +245,15 @@ def test_other_rows_with_words_among_numbers_are_missing_there(read, file):
     np.testing.assert_array_equal(rows.x, [[1], [np.nan], [3]])
 
 
+def test_other_rows_are_read_in_the_form_of_the_known_ones(read, file):
+    texts = ("1,234", "999", "56,789", "12")
+    content = "x\ty\n" + "".join(f"{texts[n % 4]}\t{texts[-n % 4]}\n" for n in range(80))
+    facts = read(content, domain="regression").facts
+    rows = read_rows(file("x\ty\n1,234\t2,345\n5,678\t6,789\n"), facts)
+    assert rows.x[:, 0].tolist() == [1234, 5678]
+    assert rows.y.tolist() == [2345, 6789]
+
+
 def test_the_target_of_other_rows_is_read_as_it_was_written(read, file):
     content = "Preis;x\n" + "".join(f"1.{n:03},5 €;{n},25\n" for n in range(40))
     table = read(content, target="Preis")

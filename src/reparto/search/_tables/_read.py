@@ -103,9 +103,10 @@ def _find_columns(source: Source, facts: TableFacts, with_target: bool) -> None:
     Raises:
         UsageError: If one is missing.
     """
-    needed = {column.name: column.kind != "number" for column in facts.columns}
+    # Numbers that are written in a form are read by it, not by how these few rows look.
+    needed = {it.name: it.kind != "number" or bool(it.form) for it in facts.columns}
     if with_target:
-        needed[facts.target] = facts.is_classification
+        needed[facts.target] = facts.is_classification or bool(facts.target_form)
     if not source.has_names:
         _name_by_place(source, facts, with_target)
     lacking = [name for name in needed if name not in source.names]
