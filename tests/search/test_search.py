@@ -135,6 +135,16 @@ def test_storage_that_does_not_write_is_told_and_tried_again(tmp_path, monkeypat
     assert len(resumed.evaluations) == 2
 
 
+def test_search_whose_time_is_used_up_is_left_as_it_is(tmp_path):
+    first = search(BRANIN, tmp_path / "found")
+    told = (tmp_path / "found" / "search.json").read_bytes()
+    with pytest.raises(UsageError, match="are used") as refused:
+        asked = SearchRequest(time_s=first.took_s / 2)
+        search(asked, tmp_path / "found", resume=True)
+    assert "--time gives it more" in refused.value.remedy
+    assert (tmp_path / "found" / "search.json").read_bytes() == told
+
+
 def test_what_was_found_is_told_though_the_storage_never_comes_back(tmp_path, monkeypatch):
     def write(store):
         raise UsageError("--storage search.db: disk full", remedy="make room")

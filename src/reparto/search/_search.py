@@ -164,6 +164,8 @@ class _Search:
                 f"{request.data} has changed since the search began",
                 remedy="search anew, in another folder: --out FOLDER",
             )
+        else:
+            self._check_time(setup, limits, earlier.evaluations)
         kinds = tuple(ground.kind for ground in setup.grounds)
         if setup.facts is not None:
             self._watcher.read(setup.facts, kinds, setup.split)
@@ -178,6 +180,17 @@ class _Search:
         finally:
             crew.close()
         return self._told(setup, ledger, conductor.evaluations, finished, ended)
+
+    def _check_time(self, setup: Setup, limits: Limits, earlier: Sequence[Evaluation]) -> None:
+        """What was found before is not to be told again without its model."""
+        question = self._question(setup)
+        needed_s = finish_s(earlier, question, 0.0, setup.num_folds) if question else 0.0
+        if self._now() + needed_s >= limits.time_s:
+            raise UsageError(
+                f"{self._folder}: of {limits.time_s:.3g} s, {self._now():.3g} s are used, and the "
+                "rest would not do",
+                remedy="--time gives it more; it counts from the beginning",
+            )
 
     def _limits(self, setup: Setup) -> Limits:
         request = self._request
