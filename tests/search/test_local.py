@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from reparto.search._crew import RungReached, TaskDone, TaskFailed, WorkerDied
-from reparto.search._local import LocalCrew, _uninterrupted
+from reparto.search._local import LocalCrew
 from tests.search.crew_contract import CrewContract, events, next_event, start
 from tests.search.errands import Errands, task, until
 
@@ -242,7 +241,7 @@ PARENT = """\
 import signal, sys, time
 from tests.search.crew_contract import start
 from tests.search.errands import Errands, task
-from reparto.search._local import LocalCrew, _uninterrupted
+from reparto.search._local import LocalCrew
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 crew = LocalCrew(Errands(), max_workers=2, threads=1, memory_bytes=None)
@@ -285,20 +284,3 @@ def test_ctrl_c_is_for_the_process_that_wanted_them_alone(parent, tmp_path):
     os.kill(int((tmp_path / "one").read_text()), signal.SIGINT)
     assert len(descendants(parent.pid)) == 4
     assert all(map(is_running, descendants(parent.pid)))
-
-
-def test_ctrl_c_waits_until_what_is_half_done_is_whole():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    ended, done = threading.Event(), []
-    other = threading.Thread(target=ended.wait)  # libraries have threads, and it may take a signal
-    other.start()
-    try:
-        with pytest.raises(KeyboardInterrupt), _uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            threading.Event().wait(0.05)
-            done.append("whole")
-    finally:
-        ended.set()
-        other.join()
-        signal.signal(signal.SIGINT, before)
-    assert done == ["whole"]

@@ -29,6 +29,7 @@ from reparto.search._prune import Pruner
 from reparto.search._rows import Answer
 from reparto.search._suggest import Suggester
 from reparto.search._tally import Tally
+from reparto.search._uninterrupted import uninterrupted
 from reparto.search._watch import SearchWatcher
 from reparto.spec import Candidate, Evaluation, Rung
 
@@ -153,8 +154,10 @@ class Conductor:
             self._staff()
             if not (self._running or self._starting or self._again or self._next):
                 return "trials" if self._num_begun >= self._limits.trials else "exhausted"
-            for event in self._parts.crew.wait(self._patience()):
-                self._handle(event)
+            events = self._parts.crew.wait(self._patience())
+            with uninterrupted():  # what a candidate has come to is kept wholly
+                for event in events:
+                    self._handle(event)
             self._watch_clocks()
             held = len(self._starting) + len(self._idle) + len(self._running)
             self._parts.watcher.working(len(self._running), held, self._left_s())

@@ -13,11 +13,9 @@ import contextlib
 import selectors
 import signal
 import socket
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from reparto.errors import EngineError
@@ -36,6 +34,7 @@ from reparto.search._local_channel import Inbox
 from reparto.search._local_keeper import End, Ended, LetGo, Start, Unborn
 from reparto.search._local_process import KeeperProcess
 from reparto.search._local_worker import Stillborn
+from reparto.search._uninterrupted import uninterrupted
 from reparto.search._work import Work
 
 
@@ -105,7 +104,7 @@ class LocalCrew(Crew):
         alive = sum(not one.why for one in self._workers.values())
         if alive >= self.max_workers:  # those that are being killed are gone in a moment
             raise EngineError(f"there are {self.max_workers} workers already, as many as may be")
-        with _uninterrupted():
+        with uninterrupted():
             if self._keeper is None:
                 self._keeper = self._with_work(KeeperProcess(self._threads))
             number, self._next = self._next, self._next + 1
@@ -136,7 +135,7 @@ class LocalCrew(Crew):
         until = time.monotonic() + timeout_s
         while not self._events:
             ready = self._selector.select(max(0.0, until - time.monotonic()))
-            with _uninterrupted():
+            with uninterrupted():
                 # What a worker has sent comes before what the keeper says of its end.
                 for key, _ in sorted(ready, key=lambda each: each[0].data is None):
                     if key.data is None:
@@ -150,7 +149,7 @@ class LocalCrew(Crew):
 
     def release(self, worker: int) -> None:
         """Ask it to end."""
-        with _uninterrupted():
+        with uninterrupted():
             one = self._workers.pop(worker, None)
             if one is None:
                 return  # it died meanwhile
@@ -164,14 +163,14 @@ class LocalCrew(Crew):
         one = self._workers.get(worker)
         if one is None or one.why:
             return
-        with _uninterrupted():
+        with uninterrupted():
             one.why = why
             if self._keeper is not None:
                 self._keeper.tell(End(worker))
 
     def close(self) -> None:
         """Let the keeper end all."""
-        with _uninterrupted():
+        with uninterrupted():
             for one in self._workers.values():
                 self._forget(one)
             self._workers, self._events = {}, []
@@ -286,23 +285,3 @@ def _manner(status: int) -> str:
 
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.0f} MB"
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C comes later: what is half done stays whole.
-
-    To block the signal would not do: a thread of a library takes it, and we are interrupted.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    seen: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if seen:
-            before(*seen[0])
