@@ -217,3 +217,13 @@ def test_what_cannot_be_shared_out_is_refused_with_the_way_to_do_it(table, folds
     with pytest.raises(UsageError, match=told) as caught:
         lay_out(table, folds=folds, split=split, seed=0)
     assert caught.value.remedy
+
+
+def test_groups_and_a_time_want_a_word_which_of_them_counts():
+    moments, own = np.arange(100.0), np.arange(100) % 10
+    table = table_of(100, groups=own, times=moments)
+    with pytest.raises(UsageError, match="by both") as told:
+        lay_out(table, folds=2, split="auto", seed=0)
+    assert "--split groups" in told.value.remedy
+    layout = lay_out(table, folds=2, split="time", seed=0)
+    assert any("may be in several folds" in note for note in layout.notes)

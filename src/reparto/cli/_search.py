@@ -113,9 +113,7 @@ def _add_fairness(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="auto (default), plain, stratified, groups or time",
     )
-    add(
-        "--groups", metavar="COLUMN", help="rows of the same value are never split, unless by time"
-    )
+    add("--groups", metavar="COLUMN", help="rows of the same value are never split")
     add("--time-column", metavar="COLUMN", help="tested is what comes later")
 
 

@@ -73,6 +73,15 @@ def lay_out(table: Table, *, folds: int | None, split: str, seed: int) -> Layout
     return _layout(blocks, 1 if wanted == 1 else parts, told, notes)
 
 
+def two_splits() -> UsageError:
+    """Say that groups and a time were named, and nothing about which of them counts."""
+    return UsageError(
+        "groups and a time are named, and rows cannot be shared out by both",
+        remedy="--split groups keeps groups together; --split time tests on later rows, also of "
+        "groups that were trained on",
+    )
+
+
 def _chosen(table: Table, split: str) -> str:
     if split not in SPLITS:
         raise UsageError(f"no split {split!r}", remedy=f"take one of {', '.join(SPLITS)}")
@@ -84,6 +93,8 @@ def _chosen(table: Table, split: str) -> str:
         raise UsageError("a split by groups needs groups", remedy="name the column: --groups")
     if split != "auto":
         return split
+    if table.times is not None and table.groups is not None:
+        raise two_splits()
     if table.times is not None:
         return "time"
     if table.groups is not None:

@@ -203,8 +203,9 @@ class _Counter:
         self.num_bytes = 0
 
     def write(self, part: Any) -> int:
-        self.num_bytes += len(part)
-        return len(part)
+        num_bytes = memoryview(part).nbytes  # of arrays, buffers come that have no length
+        self.num_bytes += num_bytes
+        return num_bytes
 
 
 def _size_of(trainer: Trainer) -> int:

@@ -79,6 +79,14 @@ def test_trains_in_parts_answers_and_is_the_same_when_read_again(technique, doma
 
 
 @pytest.mark.parametrize(("technique", "domain"), PAIRS)
+def test_trained_in_parts_it_is_what_it_is_trained_at_once(technique, domain):
+    facts, rows = table(domain)
+    parts = trained(technique, facts, rows, shares=SHARES).predict(rows.x).values
+    at_once = trained(technique, facts, rows).predict(rows.x).values
+    assert np.allclose(parts, at_once, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("technique", "domain"), PAIRS)
 def test_every_portfolio_is_right_and_within_its_space_and_learns(technique, domain):
     from reparto.search._ground import holds
     from reparto.search.metrics import constant_answer

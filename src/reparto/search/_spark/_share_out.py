@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reparto.errors import UsageError
+from reparto.search._folds import two_splits
 from reparto.search._spark._read import Frame
 from reparto.search._spark._typed import GROUP, LABEL, ROW, TIME
 from reparto.spec import SearchRequest, TableFacts
@@ -104,13 +105,15 @@ def _chosen(facts: TableFacts, request: SearchRequest) -> str:
         raise UsageError("one row cannot be shared out", remedy="give more rows")
     how = request.split
     if how == "time" and not facts.time:
-        raise UsageError("a split by time needs a time", remedy="name its column with --time")
+        raise UsageError("a split by time needs a time", remedy="name its column: --time-column")
     if how == "groups" and not facts.groups:
         raise UsageError("a split by groups needs groups", remedy="name the column: --groups")
     if how == "stratified" and not facts.is_classification:
         return "plain"
     if how != "auto":
         return how
+    if facts.time and facts.groups:
+        raise two_splits()
     if facts.time or facts.groups:
         return "time" if facts.time else "groups"
     return "stratified" if facts.is_classification else "plain"

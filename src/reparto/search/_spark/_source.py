@@ -328,7 +328,7 @@ def _vector_facts(raw: Raw, request: SearchRequest) -> TableFacts:
 
     if request.groups or request.time:
         raise UsageError(
-            "a libsvm file has no named columns", remedy="leave --groups and --time out"
+            "a libsvm file has no named columns", remedy="leave --groups and --time-column out"
         )
     label = f.col("label")
     row = raw.frame.agg(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reparto.errors import UsageError
-from reparto.search._rows import Matrix, Vector
 from reparto.search._space import Choice, Float, Space
 from reparto.search.techniques import _linear_params as common
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
@@ -20,11 +19,9 @@ _ACTIVATIONS = {"sigmoid": "logistic", "relu": "relu", "tanh": "tanh"}
 
 
 class _PerceptronTrainer(EstimatorTrainer):
-    goes_on = True
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._done = 0
+    # scikit-learn's solvers begin anew with each call of `fit`: trained in parts it would be
+    # another network than the one that is trained at once in the end.
+    goes_on = False
 
     def _preparation(self) -> Kind:
         return "scaled" if self.settings["standardization"] else "encoded"
@@ -45,17 +42,9 @@ class _PerceptronTrainer(EstimatorTrainer):
             learning_rate_init=settings["step_size"],
             max_iter=settings["max_iter"],
             tol=settings["tol"],
-            warm_start=True,
             early_stopping=settings["early_stopping"] and solver == "adam" and num_rows >= 100,
             random_state=self.seed,
         )
-
-    def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
-        target = max(1, round(share * self.settings["max_iter"]))
-        if target > self._done:
-            self.estimator.max_iter = target - self._done
-            self.estimator.fit(x, y)
-            self._done = target
 
 
 class MultilayerPerceptron(EstimatorTechnique):
@@ -63,7 +52,7 @@ class MultilayerPerceptron(EstimatorTechnique):
 
     kind = "multilayer-perceptron"
     domains = ("binary", "multiclass")
-    resource = "iterations"
+    resource = "rows"
     takes_sparse = True
     is_modern = False
     trains = _PerceptronTrainer
