@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from reparto.errors import UsageError
-from reparto.search._folds import lay_out
+from reparto.search._folds import folds_in, lay_out
 from reparto.search._tables import Table
 from reparto.spec import TableFacts
 
@@ -227,3 +227,11 @@ def test_groups_and_a_time_want_a_word_which_of_them_counts():
     assert "--split groups" in told.value.remedy
     layout = lay_out(table, folds=2, split="time", seed=0)
     assert any("may be in several folds" in note for note in layout.notes)
+
+
+def test_there_are_fewer_folds_where_the_time_is_short_for_the_table():
+    wide = table_of(4_000, classes=10, columns=700)
+    assert [folds_in(wide, time_s) for time_s in (60.0, 700.0, 10_000.0)] == [1, 3, None]
+    small = table_of(500, classes=2, columns=10)
+    assert folds_in(small, 5.0) is None
+    assert folds_in(table_of(150_000, columns=100), 10.0) is None  # it has a single one anyway

@@ -39,7 +39,9 @@ PATIENCE, LEAST_S = 4.0, 30.0
 #: So many standard errors over its folds.
 LUCK = 0.5
 #: Of the time, so much is for an ensemble, but at most so many seconds.
-SHARE, MOST_S = 0.06, 40.0
+SHARE, MOST_S = 0.2, 40.0
+#: And at most so many times what the best one alone needs: on small tables that is little.
+TIMES = 2.5
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def finish_s(
         return min(REPORT_S, 0.2 * time_s)
     test_s = best.predict_row_s * (0 if question.test is None else len(question.test))
     alone_s = MARGIN * (whole_fit_s(best, num_folds) + test_s) + SAVING_S
-    extra_s = min(MOST_S, SHARE * time_s) if question.may_combine else 0.0
+    extra_s = min(MOST_S, SHARE * time_s, TIMES * alone_s) if question.may_combine else 0.0
     return min(REPORT_S, 0.2 * time_s) + start_s + max(alone_s, extra_s)
 
 

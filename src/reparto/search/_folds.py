@@ -28,6 +28,8 @@ _FEW_ROWS = 500
 _MANY = ((100_000, 20_000_000, 1), (20_000, 5_000_000, 3))
 #: Clusters are judged by how far rows are from each other: a few rows would not show them.
 _CLUSTERED_ROWS = 1000
+#: Of a search that is short for its table: (cells a second, each counted for every class, folds).
+_SHORT = ((100_000, 1), (30_000, 3))
 #: A single split is tested on one row in so many.
 _PARTS = 5
 
@@ -82,6 +84,25 @@ def two_splits() -> UsageError:
     )
 
 
+def folds_in(table: Table, time_s: float) -> int | None:
+    """Fewer folds than usual, for a table that so short a time hardly allows to be searched.
+
+    Returns:
+        How many; None where there is time for as many as usual.
+    """
+    usual = _num_folds(table, None, [])
+    classes = max(1, len(table.facts.classes)) if table.facts.domain == "multiclass" else 1
+    for cells_a_second, few in _SHORT:
+        if _num_cells(table) * classes > cells_a_second * time_s and few < usual:
+            return few
+    return None
+
+
+def _num_cells(table: Table) -> int:
+    """Of a sparse table, those that are kept."""
+    return int(table.x.size if isinstance(table.x, np.ndarray) else table.x.nnz)
+
+
 def _chosen(table: Table, split: str) -> str:
     if split not in SPLITS:
         raise UsageError(f"no split {split!r}", remedy=f"take one of {', '.join(SPLITS)}")
@@ -103,11 +124,11 @@ def _chosen(table: Table, split: str) -> str:
 
 
 def _num_folds(table: Table, folds: int | None, notes: list[str]) -> int:
-    num_rows, num_columns = map(int, table.x.shape)
+    num_rows = int(table.x.shape[0])
     if folds is not None:
         _tell_fewer(folds, num_rows, "rows", notes)
         return min(folds, num_rows)
-    cells = num_rows * num_columns if isinstance(table.x, np.ndarray) else int(table.x.nnz)
+    cells = _num_cells(table)
     for rows_at_least, cells_at_least, few in _MANY:
         if num_rows >= rows_at_least or cells >= cells_at_least:
             return few

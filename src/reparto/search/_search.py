@@ -82,6 +82,8 @@ class _Search:
             _check_cost(self._request)
             setup = self._setup()
             closing.callback(setup.closing.close)
+            if setup.asked_folds is not None:
+                self._request = dataclasses.replace(self._request, folds=setup.asked_folds)
             if not self._resumes:  # nothing is touched before it is known that this can be
                 self._put_aside()
                 self._open(closing)
@@ -152,6 +154,8 @@ class _Search:
             from reparto.search._other_setups import spark_setup
 
             return spark_setup(request)
+        if self._resumes:  # its folds stay as they were, however much time it has now
+            request = dataclasses.replace(request, time_s=None)
         return table_setup(request)
 
     def _searched(self, setup: Setup) -> SearchResult:

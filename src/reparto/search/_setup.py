@@ -44,6 +44,7 @@ class Setup:
         higher_is_better: Of that metric.
         facts: Of the table; None for a script or a function.
         num_folds: Of cross-validation; 1 for a single split.
+        asked_folds: As many were asked for, or there is time for; None for as many as usual.
         split: How rows are shared out, for people.
         truths: Of each fold's tested rows.
         test: Rows that nobody sees before the end.
@@ -61,6 +62,7 @@ class Setup:
     higher_is_better: bool
     facts: TableFacts | None = None
     num_folds: int = 1
+    asked_folds: int | None = None
     split: str = ""
     truths: Sequence[Vector] = ()
     test: Rows | None = None
@@ -108,7 +110,7 @@ def _early(request: SearchRequest) -> tuple[str, ...]:
 
 def _laid_out(request: SearchRequest, closing: ExitStack, keeper: KeeperProcess | None) -> Setup:
     from reparto.search._board import Board
-    from reparto.search._folds import lay_out
+    from reparto.search._folds import folds_in, lay_out
     from reparto.search._tables import read_rows, read_table
     from reparto.search.metrics import default_metric, metric_named
     from reparto.search.techniques import techniques_for
@@ -118,7 +120,13 @@ def _laid_out(request: SearchRequest, closing: ExitStack, keeper: KeeperProcess 
     metric = metric_named(request.metric or default_metric(facts.domain), facts.domain)
     grounds = grounds_of(techniques_for(facts, asked_for(request)), facts, request)
     test = read_rows(request.test, facts) if request.test else None
-    layout = lay_out(table, folds=request.folds, split=request.split, seed=request.seed)
+    folds, notes = request.folds, list[str]()
+    if folds is None and request.time_s is not None:
+        folds = folds_in(table, request.time_s)
+        if folds is not None:
+            few = "a single split" if folds == 1 else f"{folds} folds"
+            notes.append(f"{few}, since the time is short for such a table: --folds 5 for more")
+    layout = lay_out(table, folds=folds, split=request.split, seed=request.seed)
     baseline = _baseline(table, layout, metric.name)
     board = Board.put(table, layout, test)
     closing.callback(board.close)
@@ -176,7 +184,8 @@ def _laid_out(request: SearchRequest, closing: ExitStack, keeper: KeeperProcess 
         seen=seen,
         baseline=baseline,
         default_time_s=time_for(facts),
-        notes=[*layout.notes],
+        notes=[*notes, *layout.notes],
+        asked_folds=folds,
     )
 
 
