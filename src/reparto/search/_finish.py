@@ -220,7 +220,8 @@ class Finish:
             return alone
         self._watcher.finishing("choosing what to combine")
         left_s = end_s - self._clock()
-        most_s = left_s * num_workers / MARGIN / 1.5
+        # Should it be too late for the last ones, the others are weighed anew, and scored so.
+        most_s = left_s * num_workers / MARGIN
         own = 1 + max(one.candidate.number for one in evaluations)
         together = self._combined(evaluations, most_s, own)
         if together is None:
