@@ -26,6 +26,7 @@ import tables
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "peers.json"
+SYSTEMS = ("reparto", "flaml", "autogluon")
 Json = dict[str, Any]
 
 
@@ -99,23 +100,35 @@ def scored(case: tables.Case, test: Path, answer: Path) -> float:
 
 
 def report(found: Json) -> Json:
-    """Ranks on each table (ties share), their means, and by how much the time was overrun."""
-    systems = ("reparto", "flaml", "autogluon")
-    ranks: dict[str, list[float]] = {name: [] for name in systems}
-    overrun: dict[str, float] = {}
-    rows = []
+    """Mean ranks beside each peer, on the tables that it was run on, and overruns of the time."""
+    rows, overrun = [], dict[str, float]()
     for name, row in found["cases"].items():
-        sign = -1.0 if tables.case_named(name).metric == "auroc" else 1.0
-        known = {it: sign * row[it]["score"] for it in systems if "score" in row.get(it, {})}
-        for it, value in known.items():
-            better = sum(other < value for other in known.values())
-            same = sum(other == value for other in known.values())
-            ranks[it].append(1 + better + (same - 1) / 2)
-            over = row[it]["took_s"] / row["seconds"] - 1
-            overrun[it] = max(over, overrun.get(it, -1.0))
-        rows.append({"table": name, **{it: row.get(it, {}).get("score") for it in systems}})
-    means = {name: statistics.fmean(each) for name, each in ranks.items() if each}
-    return {"mean_rank": means, "worst_overrun": overrun, "rows": rows}
+        known = {it: row[it] for it in SYSTEMS if "score" in row.get(it, {})}
+        for it, told in known.items():
+            overrun[it] = max(told["took_s"] / row["seconds"] - 1, overrun.get(it, -1.0))
+        rows.append({"table": name, **{it: told["score"] for it, told in known.items()}})
+    return {
+        "mean_rank": {peer: mean_ranks(rows, ("reparto", peer)) for peer in SYSTEMS[1:]},
+        "of_all": mean_ranks(rows, SYSTEMS),
+        "worst_overrun": overrun,
+        "rows": rows,
+    }
+
+
+def mean_ranks(rows: list[Json], systems: tuple[str, ...]) -> Json:
+    """On the tables that all of them were run on; equals share their ranks."""
+    ranks: dict[str, list[float]] = {it: [] for it in systems}
+    for row in rows:
+        if not all(it in row for it in systems):
+            continue
+        sign = -1.0 if tables.case_named(row["table"]).metric == "auroc" else 1.0
+        losses = [sign * row[it] for it in systems]
+        for it, own in zip(systems, losses, strict=True):
+            better = sum(other < own for other in losses)
+            ranks[it].append(1 + better + (losses.count(own) - 1) / 2)
+    count = len(ranks[systems[0]])
+    means = {it: statistics.fmean(each) for it, each in ranks.items() if each}
+    return {"tables": count, **means}
 
 
 def main() -> int:
