@@ -496,19 +496,23 @@ def _next(current: Current, original: Any) -> Any:
 NOT_THE_SCRIPT = ("reparto.", "torch.utils.data.", "torch._tensor_str")
 
 
+def _name(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
+
+
 def _is_the_scripts(frame: FrameType | None, world: World) -> bool:
     """Whether it is the script that reads.
 
     A tensor reads itself to be formatted. A tracked one is asked to by us, on the script's behalf;
     under acceleration so is every one, and the engine tells of it.
     """
-    while (
-        world.accelerator is not None
-        and frame is not None
-        and frame.f_globals.get("__name__", "") == "torch._tensor"
-    ):
+    formats = _name(frame) == "torch._tensor"
+    while _name(frame) == "torch._tensor":
+        assert frame is not None
         frame = frame.f_back
-    reader = "" if frame is None else frame.f_globals.get("__name__", "")
+    reader = _name(frame)
+    if formats and world.accelerator is None and not reader.startswith("torch."):
+        return True
     return not reader.startswith(NOT_THE_SCRIPT)
 
 
