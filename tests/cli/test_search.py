@@ -345,6 +345,12 @@ def test_quantities_are_written_for_people():
     ]
     assert [row_text(it) for it in (0, 2e-6, 3e-3, 2)] == ["", "2 µs", "3 ms", "2 s"]
     assert "1 worker held for 10.0 s in all, busy for 9.0 s (90%)" in bill_text(RESULT.bill)
+    one = WorkerBill(worker=0, released_s=10.0)
+    two = WorkerBill(worker=1, acquired_s=10.0, released_s=12.0)
+    later = dataclasses.replace(RESULT.bill, workers=(one, two))
+    assert "2 workers, 1 at once, held for" in bill_text(later)
+    beside = dataclasses.replace(later, workers=(one, dataclasses.replace(two, acquired_s=9.0)))
+    assert "2 workers, 2 at once, held for" in bill_text(beside)
     assert "at 0.4 an hour: 0.00111" in bill_text(RESULT.bill)
     numbers = [number_text(it) for it in (0.97123456, 100190.4, 1e-7, -54321.9)]
     assert numbers == ["0.97123", "100190", "1e-07", "-54322"]

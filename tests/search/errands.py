@@ -59,7 +59,7 @@ class Errands(Work):
     def attempt(self, candidate, seed):
         return _Attempt(self, candidate, seed)
 
-    def fit(self, candidate, seed, fold, folder):
+    def fit(self, candidate, seed, folder):
         deed = _DEEDS[candidate.technique]
         note = str(deed(self, None, **candidate.settings))
         (Path(folder) / "deep").mkdir()

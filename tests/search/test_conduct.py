@@ -205,3 +205,11 @@ def test_seconds_of_a_worker_that_died_are_billed_once_and_count_for_the_candida
     _, conductor, ledger = conducted(crew, suggester(), Limits(trials=1), max_workers=1)
     assert conductor.evaluations[0].busy_s == pytest.approx(11.0)
     assert [line.busy_s for line in ledger.bill(crew.now_s).workers] == pytest.approx([9.0, 2.0])
+
+
+def test_it_is_the_time_that_ends_a_search_where_nothing_more_fits_into_it():
+    crew = ScriptedCrew(lambda candidate, turn: Played(1.0 if turn == 4 else 3.0), max_workers=1)
+    ended, _, _ = conducted(crew, suggester(), Limits(time_s=11.0), max_workers=1)
+    assert (ended, crew.now_s) == ("time", 10.0)  # a fifth one of 3 s would be too long
+    ended, _, _ = conducted(crew, suggester(count=2), Limits(time_s=99.0), max_workers=1)
+    assert ended == "exhausted"

@@ -142,7 +142,7 @@ def bill_text(bill: Bill) -> str:
     """Who was held, who worked, and what it costs."""
     count = len(bill.workers)
     share = f" ({bill.busy_s / bill.paid_s:.0%})" if bill.paid_s > 0 else ""
-    workers = "1 worker" if count == 1 else f"{count} workers"
+    workers = "1 worker" if count == 1 else f"{count} workers, {bill.most_at_once} at once,"
     text = f"{workers} held for {bill.paid_s:.1f} s in all, busy for {bill.busy_s:.1f} s{share}"
     if bill.price_per_hour:
         text += f", at {bill.price_per_hour:g} an hour: {bill.cost:.4g}"

@@ -153,7 +153,7 @@ class Conductor:
             self._give()
             self._staff()
             if not (self._running or self._starting or self._again or self._next):
-                return "trials" if self._num_begun >= self._limits.trials else "exhausted"
+                return self._why_nothing_is_left()
             events = self._parts.crew.wait(self._patience())
             with uninterrupted():  # what a candidate has come to is kept wholly
                 for event in events:
@@ -162,6 +162,11 @@ class Conductor:
             held = len(self._starting) + len(self._idle) + len(self._running)
             self._parts.watcher.working(len(self._running), held, self._left_s())
         return why
+
+    def _why_nothing_is_left(self) -> str:
+        if self._num_begun >= self._limits.trials:
+            return "trials"
+        return "time" if self._parts.suggester.has_more() else "exhausted"
 
     def _left_s(self) -> float:
         """Seconds until finishing has to begin."""

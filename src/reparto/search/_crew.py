@@ -29,11 +29,10 @@ class Task:
 
 @dataclass(frozen=True)
 class FitTask:
-    """Train a candidate on all rows, or on those of a fold, and save it in a folder."""
+    """Train a candidate on all rows, and save it in a folder."""
 
     candidate: Candidate
     folder: str
-    fold: int | None = None
     seed: int = 0
 
 

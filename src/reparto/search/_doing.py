@@ -5,11 +5,11 @@ doing(…) ─► RungReached ─► go on? ─► RungReached ─► … ─►
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Callable, Generator
 
 from reparto.errors import RepartoError
+from reparto.search._busy import Busy
 from reparto.search._crew import FitTask, RungReached, Task, TaskDone, TaskFailed
 from reparto.search._work import Work
 
@@ -34,10 +34,11 @@ def doing(
         task: What it was given.
         peak: The most memory of its own since the task began.
     """
-    number, busy = task.candidate.number, _Busy()
+    number, busy = task.candidate.number, Busy()
+    busy.begin()
     try:
         if isinstance(task, FitTask):
-            fitted = work.fit(task.candidate, task.seed, task.fold, task.folder)
+            fitted = work.fit(task.candidate, task.seed, task.folder)
             return TaskDone(worker, number, fitted, busy.seconds(), peak())
         attempt = work.attempt(task.candidate, task.seed)
         try:
@@ -71,21 +72,3 @@ def told_of(error: BaseException) -> tuple[str, str]:
     if len(line) > MOST_LETTERS:
         line = line[:MOST_LETTERS] + "…"
     return line, "".join(traceback.format_exception(error))
-
-
-class _Busy:
-    """Seconds since it was made, less those of pauses."""
-
-    def __init__(self) -> None:
-        self._since: float | None = time.monotonic()
-        self._before_s = 0.0
-
-    def pause(self) -> None:
-        self._before_s, self._since = self.seconds(), None
-
-    def resume(self) -> None:
-        self._since = time.monotonic()
-
-    def seconds(self) -> float:
-        since_s = 0.0 if self._since is None else time.monotonic() - self._since
-        return self._before_s + since_s

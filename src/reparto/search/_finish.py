@@ -306,7 +306,7 @@ class Finish:
         members = tuple(
             Member(by_number[it].candidate, str(it), weight) for it, weight in weights.items()
         )
-        about = About(question.facts, question.metric, candidate, members, "all", versions())
+        about = About(question.facts, question.metric, candidate, members, versions())
         for one in fresh.iterdir():  # what was not trained to its end is not kept
             if one.name not in map(str, fitted):
                 shutil.rmtree(one, ignore_errors=True)

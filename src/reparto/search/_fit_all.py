@@ -96,7 +96,7 @@ class FitAll:
         own = folder / str(candidate.number)
         own.mkdir(parents=True, exist_ok=True)
         self._busy[worker] = candidate
-        self._crew.give(worker, FitTask(candidate, str(own), None, self._seed + candidate.number))
+        self._crew.give(worker, FitTask(candidate, str(own), self._seed + candidate.number))
 
     def _handle(self, event: Event, done: dict[int, Fitted]) -> None:
         if isinstance(event, Ready):

@@ -87,7 +87,7 @@ class FunctionWork(Work):
         function = function_named(candidate.technique)
         return _Point(function, checked(function, candidate.settings))
 
-    def fit(self, candidate: Candidate, seed: int, fold: int | None, folder: str) -> Fitted:
+    def fit(self, candidate: Candidate, seed: int, folder: str) -> Fitted:
         """Refuse: nothing is trained.
 
         Raises:

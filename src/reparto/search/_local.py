@@ -15,10 +15,11 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reparto.errors import EngineError
+from reparto.search._busy import Busy
 from reparto.search._crew import (
     Crew,
     Event,
@@ -45,25 +46,17 @@ class _Worker:
     Attributes:
         inbox: Of its messages.
         doing: The candidate it was given; None if it is idle.
-        began: When it was given it, later by the time that it waited for replies.
-        paused: When it began to wait for a reply.
+        busy: For how long it has worked on it.
         why: What it was killed for.
         peak_bytes: The most that it has told so far.
     """
 
     inbox: Inbox
     doing: int | None = None
-    began: float = 0.0
-    paused: float | None = None
+    busy: Busy = field(default_factory=Busy)
     why: str = ""
     stillborn: Stillborn | None = None
     peak_bytes: int = 0
-
-    def busy_s(self) -> float:
-        """Seconds since it was given its task, less those that it waited."""
-        if self.doing is None:
-            return 0.0
-        return (self.paused or time.monotonic()) - self.began
 
 
 class LocalCrew(Crew):
@@ -118,16 +111,16 @@ class LocalCrew(Crew):
     def give(self, worker: int, task: Task | FitTask) -> None:
         """Send a task."""
         one = self._workers[worker]
-        one.doing, one.began, one.paused = task.candidate.number, time.monotonic(), None
-        one.peak_bytes = 0
+        one.doing, one.peak_bytes = task.candidate.number, 0
+        one.busy.begin()
         one.inbox.send(task)
 
     def reply(self, worker: int, go_on: bool) -> None:
         """Send whether to go on."""
         one = self._workers.get(worker)
-        if one is None or one.paused is None:
+        if one is None or not one.busy.is_paused:
             return  # it died meanwhile, which is told
-        one.began, one.paused = one.began + time.monotonic() - one.paused, None
+        one.busy.resume()
         one.inbox.send(go_on)
 
     def wait(self, timeout_s: float) -> Sequence[Event]:
@@ -206,10 +199,12 @@ class LocalCrew(Crew):
         elif isinstance(message, Ready):
             self._events.append(message)
         elif isinstance(message, RungReached):
-            one.paused, one.peak_bytes = time.monotonic(), message.peak_bytes
+            one.busy.pause()
+            one.peak_bytes = message.peak_bytes
             self._events.append(message)
         elif isinstance(message, TaskDone | TaskFailed):
-            one.doing = one.paused = None
+            one.doing = None
+            one.busy.end()
             self._events.append(message)
 
     def _hear_keeper(self) -> None:
@@ -242,7 +237,7 @@ class LocalCrew(Crew):
             why = _manner(ended.status)
         peak = 0 if one.doing is None else peak
         self._events.append(
-            WorkerDied(ended.worker, one.doing, why, is_ours, one.busy_s(), peak, text)
+            WorkerDied(ended.worker, one.doing, why, is_ours, one.busy.seconds(), peak, text)
         )
 
     def _lose_keeper(self) -> None:
@@ -255,7 +250,7 @@ class LocalCrew(Crew):
             self._hear(number)
             why = one.why or "ended with the process that keeps the workers"
             died = WorkerDied(
-                number, one.doing, why, bool(one.why), one.busy_s(), one.peak_bytes, said
+                number, one.doing, why, bool(one.why), one.busy.seconds(), one.peak_bytes, said
             )
             self._events.append(died)
             self._forget(one)

@@ -117,7 +117,7 @@ class _Child:
     output: int
     gauge: Gauge
     last: bytes = b""
-    too_much: bool = False
+    too_much_bytes: int = 0  # what it had, beyond the limit, when it was ended for that
     end_at: float | None = None
 
 
@@ -245,7 +245,7 @@ class Keeper:
         for child in self._children.values():
             own = child.gauge.look()
             if most is not None and own > most:
-                child.too_much = True
+                child.too_much_bytes = child.too_much_bytes or own
                 _kill(child.pid)
             elif child.end_at is not None and time.monotonic() > child.end_at:
                 _kill(child.pid)
@@ -266,8 +266,8 @@ class Keeper:
                     number,
                     os.waitstatus_to_exitcode(status),
                     child.last.decode(errors="replace"),
-                    child.gauge.seen(),
-                    child.too_much,
+                    max(child.gauge.seen(), child.too_much_bytes),
+                    child.too_much_bytes > 0,
                 )
             )
             child.gauge.close()

@@ -44,7 +44,6 @@ class About:
         metric: By which it was chosen.
         candidate: What it is; of an ensemble, its members are among the settings.
         members: One, or those of an ensemble.
-        trained_on: ``all`` rows, or those of a ``fold``.
         made_by: Versions.
     """
 
@@ -52,7 +51,6 @@ class About:
     metric: str
     candidate: Candidate
     members: tuple[Member, ...]
-    trained_on: str = "all"
     made_by: Mapping[str, str] | None = None
 
 

@@ -14,7 +14,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from reparto.engines.ray_actors import Lost, RayActor, RayActors
 from reparto.errors import EngineError
+from reparto.search._busy import Busy
 from reparto.search._crew import (
     Crew,
     Event,
@@ -136,8 +137,7 @@ class _Worker:
         promise: Of its next event; None if it waits for us.
         started: When it was acquired; None since it is ready.
         doing: What it was given; None if it is idle.
-        began: When it was given it, later by the time that it waited for replies.
-        paused: When it began to wait for a reply.
+        busy: For how long it has worked on it.
         peak_bytes: The most that it has told so far.
     """
 
@@ -145,15 +145,8 @@ class _Worker:
     promise: Any = None
     started: float | None = None
     doing: Task | FitTask | None = None
-    began: float = 0.0
-    paused: float | None = None
+    busy: Busy = field(default_factory=Busy)
     peak_bytes: int = 0
-
-    def busy_s(self) -> float:
-        """Seconds since it was given its task, less those that it waited."""
-        if self.doing is None:
-            return 0.0
-        return (self.paused or time.monotonic()) - self.began
 
 
 class RayCrew(Crew):
@@ -219,15 +212,15 @@ class RayCrew(Crew):
         """Let it begin."""
         one = self._workers.get(worker)
         if one is not None:
-            one.doing, one.began, one.paused = task, time.monotonic(), None
-            one.peak_bytes = 0
+            one.doing, one.peak_bytes = task, 0
+            one.busy.begin()
             one.promise = one.actor.call("begin", task)
 
     def reply(self, worker: int, go_on: bool) -> None:
         """Let it know."""
         one = self._workers.get(worker)
-        if one is not None and one.paused is not None:
-            one.began, one.paused = one.began + time.monotonic() - one.paused, None
+        if one is not None and one.busy.is_paused:
+            one.busy.resume()
             one.promise = one.actor.call("go_on", go_on)
 
     def wait(self, timeout_s: float) -> Sequence[Event]:
@@ -286,11 +279,13 @@ class RayCrew(Crew):
         elif isinstance(event, Ready):
             one.started = None
         elif isinstance(event, RungReached):
-            one.paused, one.peak_bytes = time.monotonic(), event.peak_bytes
+            one.busy.pause()
+            one.peak_bytes = event.peak_bytes
         else:
             if isinstance(one.doing, FitTask):
                 _write(files, one.doing.folder)
-            one.doing = one.paused = None
+            one.doing = None
+            one.busy.end()
         return event  # type: ignore[no-any-return]
 
     def _failed(self, number: int, one: _Worker, error: Exception) -> Event:
@@ -298,8 +293,9 @@ class RayCrew(Crew):
         failure, text = told_of(error)
         if one.doing is None:
             return replace(self._lose(number, f"could not begin: {failure}"), traceback=text)
-        given, busy_s = one.doing.candidate.number, one.busy_s()
-        one.doing = one.paused = None
+        given, busy_s = one.doing.candidate.number, one.busy.seconds()
+        one.doing = None
+        one.busy.end()
         failure = f"what it has found cannot be sent: {failure}"
         return TaskFailed(number, given, failure, text, busy_s, one.peak_bytes)
 
@@ -307,7 +303,7 @@ class RayCrew(Crew):
         one = self._workers.pop(number)
         one.actor.kill()
         given = None if one.doing is None else one.doing.candidate.number
-        return WorkerDied(number, given, why, False, one.busy_s(), one.peak_bytes)
+        return WorkerDied(number, given, why, False, one.busy.seconds(), one.peak_bytes)
 
     def _not_given(self) -> str:
         wanted = "1 CPU" if self._threads == 1 else f"{self._threads} CPUs"

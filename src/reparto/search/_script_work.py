@@ -56,7 +56,7 @@ class ScriptWork(Work):
         run = ScriptRun(self._trials, self._engine, candidate)
         return _ScriptAttempt(self._trials, run, self._is_stopped)
 
-    def fit(self, candidate: Candidate, seed: int, fold: int | None, folder: str) -> Fitted:
+    def fit(self, candidate: Candidate, seed: int, folder: str) -> Fitted:
         """Refuse: what a script trains, it saves by itself.
 
         Raises:

@@ -19,23 +19,17 @@ from reparto.search._bill import Ledger
 from reparto.search._choose import best_of, whole_fit_s
 from reparto.search._conduct import Conductor, Limits, Parts
 from reparto.search._crew import Crew
-from reparto.search._evidence import Evidence
+from reparto.search._evidence import evidence_of
 from reparto.search._finish import REPORT_S, Finish, Finished, Question, finish_s, last_s, versions
 from reparto.search._fit_all import FitAll
+from reparto.search._limits import limits_of
 from reparto.search._prune import Pruner
 from reparto.search._rows import Answer
 from reparto.search._setup import Setup, num_cores, table_setup
 from reparto.search._store import ID_FILE, Kept, Store, locked
-from reparto.search._suggest import Suggester, grid_size
+from reparto.search._suggest import Suggester
 from reparto.search._watch import SearchWatcher
 from reparto.spec import Evaluation, SearchRequest, SearchResult
-
-#: A candidate may take this part of the time if the request does not say how long.
-CANDIDATE_SHARE = 0.5
-#: And if it does not say either how long all of it may take.
-CANDIDATE_S = 600.0
-#: Whoever asks for a grid of more points is told how to end it.
-LONG_GRID = 100
 
 
 def search(
@@ -159,8 +153,9 @@ class _Search:
         return table_setup(request)
 
     def _searched(self, setup: Setup) -> SearchResult:
-        request, limits = self._request, self._limits(setup)
-        earlier = self._earlier
+        request, earlier = self._request, self._earlier
+        limits, told = limits_of(request, setup, earlier.used_s if earlier else 0.0)
+        self._notes += told
         if earlier is None:
             self._store.begin(anchored(request), setup.facts)
         elif (earlier.facts and earlier.facts.digest) != (setup.facts and setup.facts.digest):
@@ -195,37 +190,6 @@ class _Search:
                 "rest would not do",
                 remedy="--time gives it more; it counts from the beginning",
             )
-
-    def _limits(self, setup: Setup) -> Limits:
-        request = self._request
-        time_s = request.time_s
-        is_open = request.trials is None and request.cost is None and not request.candidates
-        if time_s is None and is_open and request.search != "grid":
-            time_s = setup.default_time_s
-            if self._earlier is not None:
-                time_s += self._earlier.used_s
-            self._notes.append(
-                f"no limit was given, so it ends after {time_s:.0f} s: --time 10m sets another"
-            )
-        if request.search == "grid" and not request.candidates:
-            count = grid_size(setup.grounds)
-            is_long = is_open and time_s is None and count > LONG_GRID
-            endless = "; --time 10m ends it sooner" if is_long else ""
-            self._notes.append(
-                f"the grid has {count} candidate{'s' if count != 1 else ''}{endless}"
-            )
-        candidate_s = request.candidate_s
-        if candidate_s is None:
-            # How long a run of a script takes is its author's affair.
-            candidate_s = CANDIDATE_S if setup.facts is not None else math.inf
-            if time_s is not None:
-                candidate_s = max(5.0, CANDIDATE_SHARE * time_s)
-        return Limits(
-            time_s=math.inf if time_s is None else time_s,
-            cost=math.inf if request.cost is None else request.cost,
-            trials=math.inf if request.trials is None else request.trials,
-            candidate_s=candidate_s,
-        )
 
     def _question(self, setup: Setup) -> Question | None:
         if setup.facts is None:
@@ -383,45 +347,10 @@ class _Search:
         )
         self._store.progress(self._now(), result.bill)
         self._watcher.finishing("writing the report")
-        write_report(result, self._evidence(setup, finished), self._folder)
+        write_report(result, evidence_of(setup, finished), self._folder)
         self._watcher.ended(result)
         self._is_told = True
         return result
-
-    def _evidence(self, setup: Setup, finished: Finished) -> Evidence:
-        import numpy as np
-
-        truth, answer = None, finished.clusters
-        if finished.answers and setup.truths:
-            count = len(finished.answers)
-            truth = np.concatenate(setup.truths[:count])
-            values = np.concatenate([one.values for one in finished.answers])
-            are = all(one.are_probabilities for one in finished.answers)
-            answer = Answer(values, are)
-        importances, how = self._importances(setup, finished)
-        return Evidence(
-            truth=truth,
-            answer=answer,
-            test_truth=None if setup.test is None else setup.test.y,
-            test_answer=finished.test_answer,
-            importances=importances,
-            importances_how=how,
-        )
-
-    def _importances(
-        self, setup: Setup, finished: Finished
-    ) -> tuple[tuple[tuple[str, float], ...], str]:
-        from reparto.search._importances import importances_of
-
-        if finished.model is None or setup.facts is None:
-            return (), ""
-        return importances_of(
-            setup.facts.columns,
-            finished.lost,
-            finished.importances,
-            setup.metric,
-            on_test=setup.test is not None and setup.test.y is not None,
-        )
 
 
 def _is_single(request: SearchRequest) -> bool:

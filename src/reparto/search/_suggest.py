@@ -101,6 +101,10 @@ class Suggester:
             arm.is_exhausted = True
         return None
 
+    def has_more(self) -> bool:
+        """Whether something is left to try, were there time enough for it."""
+        return self._listed is None and bool(self._open(math.inf))
+
     def told(self, evaluation: Evaluation, loss: float | None = None) -> None:
         """Hear what came of a candidate.
 
@@ -158,14 +162,17 @@ class Suggester:
         self._count += 1
         return Candidate(number=self._count - 1, technique=kind, settings=settings, origin=origin)
 
-    def _chosen(self, most_s: float) -> _Arm | None:
-        open_arms = [
+    def _open(self, most_s: float) -> list[_Arm]:
+        return [
             arm
             for arm in self._arms.values()
             if not arm.is_exhausted
             and not (arm.num_failed >= MAX_FAILURES and not arm.num_known)
             and arm.cost_s <= most_s
         ]
+
+    def _chosen(self, most_s: float) -> _Arm | None:
+        open_arms = self._open(most_s)
         if not open_arms:
             return None
         for arm in open_arms:  # each technique once, in order

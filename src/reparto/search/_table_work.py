@@ -77,12 +77,12 @@ class TableWork(Work):
         """Begin with a candidate."""
         return _TableAttempt(self._table, candidate, seed, self._threads, self._metric)
 
-    def fit(self, candidate: Candidate, seed: int, fold: int | None, folder: str) -> Fitted:
+    def fit(self, candidate: Candidate, seed: int, folder: str) -> Fitted:
         """Train once more, save, and answer for the test table."""
         seen = self._table
         trainer = _trainer(seen, candidate, seed, self._threads)
         began = time.monotonic()
-        trainer.train(seen.all() if fold is None else seen.train(fold), 1.0)
+        trainer.train(seen.all(), 1.0)
         fit_s = time.monotonic() - began
         trainer.save(Path(folder))
         sample = seen.all().head(min(1.0, 1000 / max(1, len(seen.all()))))
@@ -151,7 +151,6 @@ class _TableAttempt(Attempt):
             score=score,
             answer=_light(answer) if whole else None,
             size_bytes=self._size_bytes,
-            predict_row_s=predict_s / max(1, len(tested)),
             notes=tuple(self._trainer.notes()),
         )
 

@@ -29,8 +29,6 @@ class Tally:
     lost_s: float = 0.0
     peak_bytes: int = 0
     size_bytes: int = 0
-    predict_row_s: float = 0.0
-    row_times_s: list[float] = field(default_factory=list)
     verdict: Literal["", "pruned", "stopped"] = ""
 
     def begin_again(self, worker: int, now_s: float) -> None:
@@ -46,11 +44,6 @@ class Tally:
         if reached.answer is not None and reached.score.rung.share >= 1.0:
             self.answers.append(reached.answer)
         self.size_bytes = max(self.size_bytes, reached.size_bytes)
-        if reached.predict_row_s:
-            if reached.score.rung.share >= 1.0:
-                self.row_times_s.append(reached.predict_row_s)
-            # One fold may have waited for a library to be loaded: the middle one of them counts.
-            self.predict_row_s = statistics.median(self.row_times_s or [reached.predict_row_s])
         self.notes += [note for note in reached.notes if note not in self.notes]
         self.spent(event)
 
@@ -68,6 +61,15 @@ class Tally:
     def whole(self) -> list[RungScore]:
         """Of the folds that were trained on wholly."""
         return [one for one in self.reached if one.rung.share >= 1.0]
+
+    @property
+    def predict_row_s(self) -> float:
+        """Seconds of predicting one row, in the batch of a fold; 0 if unknown.
+
+        One fold may have waited for a library to be loaded: the middle one of them counts.
+        """
+        told = [one for one in self.whole or self.reached[-1:] if one.num_rows]
+        return statistics.median(one.predict_s / one.num_rows for one in told) if told else 0.0
 
     def left_s(self) -> float:
         """About how long the rest takes, by what the rungs until now took; 0 if unknown."""

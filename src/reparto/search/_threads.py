@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from reparto.errors import EngineError
+from reparto.search._busy import Busy
 from reparto.search._crew import Crew, Event, FitTask, Ready, RungReached, Task, WorkerDied
 from reparto.search._doing import doing, told_of
 from reparto.search._work import Work
@@ -33,8 +34,7 @@ class _Worker:
         thread: That does it.
         is_heard: Whether it still belongs to the crew.
         doing: The candidate it was given; None if it is idle.
-        began: When it was given it, later by the time that it waited for replies.
-        paused: When it began to wait for a reply.
+        busy: For how long it has worked on it.
     """
 
     number: int
@@ -45,14 +45,7 @@ class _Worker:
     thread: threading.Thread | None = None
     is_heard: bool = True
     doing: int | None = None
-    began: float = 0.0
-    paused: float | None = None
-
-    def busy_s(self) -> float:
-        """Seconds since it was given its task, less those that it waited."""
-        if self.doing is None:
-            return 0.0
-        return (self.paused or time.monotonic()) - self.began
+    busy: Busy = field(default_factory=Busy)
 
 
 class ThreadCrew(Crew):
@@ -101,14 +94,15 @@ class ThreadCrew(Crew):
         """Hand over a task."""
         one = self._workers.get(worker)
         if one is not None:
-            one.doing, one.began, one.paused = task.candidate.number, time.monotonic(), None
+            one.doing = task.candidate.number
+            one.busy.begin()
             one.asked.put(task)
 
     def reply(self, worker: int, go_on: bool) -> None:
         """Let it know."""
         one = self._workers.get(worker)
-        if one is not None and one.paused is not None:
-            one.began, one.paused = one.began + time.monotonic() - one.paused, None
+        if one is not None and one.busy.is_paused:
+            one.busy.resume()
             one.asked.put(go_on)
 
     def wait(self, timeout_s: float) -> Sequence[Event]:
@@ -141,7 +135,7 @@ class ThreadCrew(Crew):
         if one is None:
             return
         one.is_heard = False
-        self._died.append(WorkerDied(worker, one.doing, why, True, one.busy_s()))
+        self._died.append(WorkerDied(worker, one.doing, why, True, one.busy.seconds()))
         self._stop(one)
 
     def close(self) -> None:
@@ -165,12 +159,13 @@ class ThreadCrew(Crew):
 
     def _hear(self, one: _Worker, event: Event) -> None:
         if isinstance(event, RungReached):
-            one.paused = time.monotonic()
+            one.busy.pause()
         elif isinstance(event, WorkerDied):
             one.is_heard = False
             self._workers.pop(one.number, None)
         else:
-            one.doing = one.paused = None
+            one.doing = None
+            one.busy.end()
 
     def _run(self, one: _Worker) -> None:
         """What a thread does."""

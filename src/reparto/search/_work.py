@@ -21,7 +21,6 @@ class Reached:
         score: Of this rung.
         answer: For the fold's test rows; None where there is no such thing, and below share 1.0.
         size_bytes: Of the model, roughly; 0 if unknown.
-        predict_row_s: Seconds of predicting one row, in the batch of the fold.
         notes: For people.
         is_settled: Whether to give up here would save nothing, or nothing new is known: the
             candidate then goes on, whatever its score.
@@ -30,7 +29,6 @@ class Reached:
     score: RungScore
     answer: Answer | None = None
     size_bytes: int = 0
-    predict_row_s: float = 0.0
     notes: tuple[str, ...] = ()
     is_settled: bool = False
 
@@ -98,13 +96,12 @@ class Work(ABC):
         """Begin with a candidate."""
 
     @abstractmethod
-    def fit(self, candidate: Candidate, seed: int, fold: int | None, folder: str) -> Fitted:
-        """Train a candidate and save it in the folder, which exists.
+    def fit(self, candidate: Candidate, seed: int, folder: str) -> Fitted:
+        """Train a candidate on all rows, and save it in the folder, which exists.
 
         Args:
             candidate: Which one.
             seed: Of all that is random.
-            fold: On the training rows of which fold; None for all rows.
             folder: Where its files go.
         """
 

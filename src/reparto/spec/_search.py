@@ -318,6 +318,15 @@ class Bill:
     paid_s: float = 0.0
     cost: float = 0.0
 
+    @property
+    def most_at_once(self) -> int:
+        """Workers that were held at the same time, at most."""
+        begins = [one.acquired_s for one in self.workers]
+        held = [
+            sum(one.acquired_s <= at < one.released_s for one in self.workers) for at in begins
+        ]
+        return max(held, default=0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FoundModel:
@@ -326,7 +335,6 @@ class FoundModel:
     Attributes:
         folder: Where it lies, relative to the search's folder.
         candidate: What it is.
-        trained_on: ``all`` rows, or those of one ``fold`` where there was no time for more.
         score: Foretold by cross-validation; None if unknown.
         test_score: On the table that nobody had seen; None if there is none.
         test_scores: By every metric.
@@ -336,7 +344,6 @@ class FoundModel:
 
     folder: str
     candidate: Candidate
-    trained_on: Literal["all", "fold"] = "all"
     score: float | None = None
     test_score: float | None = None
     test_scores: Mapping[str, float] = field(default_factory=dict)

@@ -127,7 +127,8 @@ def what_of(result: SearchResult) -> str:
         told.append(f"{counted(facts.num_rows, 'row')}, {counted(facts.num_columns, 'column')}")
     told += [result.split] if result.split and not result.split.startswith("none") else []
     told.append(f"{request.search}, seed {request.seed}")
-    told.append(f"{counted(len(result.bill.workers), 'worker')} ({request.engine})")
+    most = max(1, result.bill.most_at_once)
+    told.append(f"{counted(most, 'worker')}{' at once' if most > 1 else ''} ({request.engine})")
     told.append(seconds(result.took_s))
     date = result.environment.get("date")
     return " · ".join([*told, *([str(date)] if date else [])])

@@ -96,9 +96,8 @@ def _best(result: SearchResult, best: Evaluation, proof: Proof) -> Iterator[Line
     yield from _unseen(result, best, proof)
     model = result.model
     if model is not None:
-        rows = "all rows" if model.trained_on == "all" else "the rows of a fold"
         row = f", {seconds(model.predict_row_s)} a row" if model.predict_row_s else ""
-        yield Line("plain", f"The model is trained on {rows}: {size(model.size_bytes)}{row}.")
+        yield Line("plain", f"The model is trained on all rows: {size(model.size_bytes)}{row}.")
     else:
         yield Line("warning", "There is no model: see the notes below.")
 

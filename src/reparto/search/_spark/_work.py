@@ -58,13 +58,13 @@ class SparkWork(Work):
         self._group = f"candidate {candidate.number}.{next(_COUNT)}"
         return _SparkAttempt(self, candidate, seed, self._group)
 
-    def fit(self, candidate: Candidate, seed: int, fold: int | None, folder: str) -> Fitted:
+    def fit(self, candidate: Candidate, seed: int, folder: str) -> Fitted:
         """Train once more, bring the model home, and test it."""
         source, facts = self.source, self.source.facts
         self._group = f"model {candidate.number}.{next(_COUNT)}"
         with self.jobs(self._group), in_a_line():
             began = time.monotonic()
-            trained = Trained(source, candidate, seed, fold, 1.0)
+            trained = Trained(source, candidate, seed, None, 1.0)
             fit_s = time.monotonic() - began
             bring(trained.model, trained.prepared, facts, Path(folder))
             scores = {}
@@ -227,7 +227,6 @@ class _SparkAttempt(Attempt):
         return Reached(
             score=score,
             answer=answer if whole else None,
-            predict_row_s=predict_s / max(1, count),
         )
 
     def _score(self, scores: dict[str, float], rung: Rung, trained: Trained) -> float:
