@@ -532,3 +532,11 @@ def test_search_goes_on_where_it_ended(flats, capsys):
     shown = capsys.readouterr()
     assert "--folds left out" in shown.err
     assert "3 candidates" in shown.out and "mean of 3 folds" in shown.out
+
+
+def test_other_data_are_not_silently_left_out_when_a_search_goes_on(flats, tmp_path, capsys):
+    other = tmp_path / "other.csv"
+    other.write_bytes((flats / "flats.csv").read_bytes())
+    words = ["search", str(other), "--resume", "--out", str(flats / "found"), "--trials", "4"]
+    assert main(words) == 2
+    assert f"and {other} is named" in capsys.readouterr().err

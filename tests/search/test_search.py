@@ -91,9 +91,7 @@ def test_time_is_left_to_answer_for_a_long_test_table():
 
 
 def test_search_can_be_gone_on_with_from_another_folder(tmp_path, monkeypatch):
-    draws = random.Random(0)
-    rows = [(x, x + 0.1 * draws.random()) for x in (draws.random() for _ in range(60))]
-    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    little_table(tmp_path / "t.csv")
     monkeypatch.chdir(tmp_path)
     only = {"techniques": ("elastic-net",), "max_workers": 1, "folds": 2, "ensemble": False}
     (tmp_path / "found").mkdir()
@@ -143,6 +141,41 @@ def test_search_whose_time_is_used_up_is_left_as_it_is(tmp_path):
         search(asked, tmp_path / "found", resume=True)
     assert "--time gives it more" in refused.value.remedy
     assert (tmp_path / "found" / "search.json").read_bytes() == told
+
+
+def little_table(path):
+    draws = random.Random(0)
+    rows = [(x, x + 0.1 * draws.random()) for x in (draws.random() for _ in range(60))]
+    path.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    return str(path)
+
+
+def test_search_of_other_data_is_not_gone_on_with(tmp_path, monkeypatch):
+    only = {"techniques": ("elastic-net",), "max_workers": 1, "folds": 2, "ensemble": False}
+    mine, other = (little_table(tmp_path / f"{name}.csv") for name in ("mine", "other"))
+    folder = tmp_path / "found"
+    search(SearchRequest(data=mine, trials=1, **only), folder)
+    told = (folder / "search.json").read_bytes()
+    with pytest.raises(UsageError, match=r"holds a search of .*mine\.csv, and .*other\.csv is"):
+        search(SearchRequest(data=other, trials=2), folder, resume=True)
+    with pytest.raises(UsageError, match=r"and train\.py is named"):
+        search(SearchRequest(script="train.py", trials=2), folder, resume=True)
+    assert (folder / "search.json").read_bytes() == told
+    monkeypatch.chdir(tmp_path)
+    result = search(SearchRequest(data="mine.csv", trials=2), folder, resume=True)
+    assert len(result.evaluations) == 2
+
+
+def test_storage_that_cannot_be_used_leaves_the_earlier_search_where_it_is(tmp_path):
+    folder = tmp_path / "found"
+    search(BRANIN, folder)
+    told = (folder / "search.json").read_bytes()
+    (tmp_path / "text.db").write_text("no database at all, but text" * 40)
+    for storage in (f"sqlite:///{tmp_path}/text.db", "mysql://host/db"):
+        with pytest.raises(UsageError, match="--storage"):
+            search(dataclasses.replace(BRANIN, storage=storage), folder)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["found", "text.db"]
+    assert (folder / "search.json").read_bytes() == told
 
 
 def test_what_was_found_is_told_though_the_storage_never_comes_back(tmp_path, monkeypatch):

@@ -38,8 +38,6 @@ def request_of(args: argparse.Namespace) -> SearchRequest:
     from reparto.spec import SearchRequest
 
     rest = list(args.data)
-    if args.resume:
-        return dataclasses.replace(SearchRequest(), **_given(args))
     if args.script:
         base = SearchRequest(script=args.script, script_args=tuple(rest))
     elif len(rest) > 1:
@@ -51,6 +49,9 @@ def request_of(args: argparse.Namespace) -> SearchRequest:
         base = read_request(rest[0], engine=args.engine or "local")
     else:
         base = SearchRequest(data=rest[0] if rest else "")
+    if args.resume:  # what is named is only held against what the folder's search is of
+        named = SearchRequest(data=base.data, script=base.script)
+        return dataclasses.replace(named, **_given(args))
     request = dataclasses.replace(base, **_given(args))
     if spaces := _spaces(args, request):
         request = dataclasses.replace(request, spaces=spaces)

@@ -45,12 +45,14 @@ class Plan:
         folds: Where each is trained and tested.
         all: A run of rows where each row occurs once.
         num_columns: Of the table, which a csr matrix does not tell by itself.
+        newest_first: Whether rows lie in the order of time.
     """
 
     facts: TableFacts
     folds: tuple[FoldWindows, ...]
     all: Window
     num_columns: int
+    newest_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,28 +97,31 @@ class Board:
         Raises:
             UsageError: If there is room for it neither in memory nor on disk.
         """
-        plan = Plan(table.facts, layout.folds, layout.all, int(table.x.shape[1]))
-        order = np.asarray(layout.order, np.int64)
-        parts = [("", table.x, table.y, order)]
+        plan = Plan(
+            table.facts, layout.folds, layout.all, int(table.x.shape[1]), layout.newest_first
+        )
+        groups = table.groups if layout.keeps_groups else None
+        laid = Rows(table.x, table.y, groups)
+        parts = [("", laid, np.asarray(layout.order, np.int64))]
         if test is not None:
-            parts.append(("test_", test.x, test.y, np.arange(len(test), dtype=np.int64)))
+            parts.append(("test_", test, np.arange(len(test), dtype=np.int64)))
         places: dict[str, _Place] = {}
         end = _TOKEN_BYTES
-        for prefix, x, y, rows in parts:
-            for name, (dtype, shape) in _shapes(x, y, rows).items():
+        for prefix, part, order in parts:
+            for name, (dtype, shape) in _shapes(part, order).items():
                 end = -(-end // _ALIGNED) * _ALIGNED
                 places[prefix + name] = _Place(dtype.str, shape, end)
                 end += dtype.itemsize * int(np.prod(shape))
         file = SharedFile.of_size(end)
         try:
             memory = file.writable()
-            for prefix, x, y, rows in parts:
+            for prefix, part, order in parts:
                 own = {
                     name.removeprefix(prefix): _array(memory, place)
                     for name, place in places.items()
                     if name.startswith("test_") == bool(prefix)
                 }
-                _lay_out(own, x, y, rows)
+                _lay_out(own, part, order)
         except BaseException:
             file.close()
             raise
@@ -174,6 +179,7 @@ class Seen:
         self._plan = plan
         self._x = _matrix(arrays, "", plan.num_columns)
         self._y: Vector | None = arrays.get("y")
+        self._groups: Vector | None = arrays.get("groups")
         has_test = "test_x" in arrays or "test_data" in arrays
         self._test = (
             Rows(_matrix(arrays, "test_", plan.num_columns), arrays.get("test_y"))
@@ -199,14 +205,20 @@ class Seen:
         return self._test
 
     def _rows(self, window: Window) -> Rows:
-        y = None if self._y is None else self._y[window.start : window.stop]
-        return Rows(run_of(self._x, window.start, window.stop), y)
+        run = slice(window.start, window.stop)
+        return Rows(
+            run_of(self._x, window.start, window.stop),
+            None if self._y is None else self._y[run],
+            None if self._groups is None else self._groups[run],
+            self._plan.newest_first,
+        )
 
 
 def _shapes(
-    x: Matrix, y: Vector | None, rows: NDArray[np.int64]
+    table: Rows, rows: NDArray[np.int64]
 ) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
     found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    x = table.x
     if isinstance(x, np.ndarray):
         found["x"] = (x.dtype, (len(rows), x.shape[1]))
     else:
@@ -214,15 +226,18 @@ def _shapes(
         index = np.dtype(np.int32 if x.shape[1] <= np.iinfo(np.int32).max else np.int64)
         found["data"], found["indices"] = (x.dtype, (count,)), (index, (count,))
         found["indptr"] = (np.dtype(np.int64), (len(rows) + 1,))
-    if y is not None:
-        found["y"] = (y.dtype, (len(rows),))
+    for name, values in (("y", table.y), ("groups", table.groups)):
+        if values is not None:
+            found[name] = (values.dtype, (len(rows),))
     return found
 
 
-def _lay_out(own: Arrays, x: Matrix, y: Vector | None, rows: NDArray[np.int64]) -> None:
+def _lay_out(own: Arrays, table: Rows, rows: NDArray[np.int64]) -> None:
     """Write the rows where they belong, a chunk at a time."""
-    if y is not None:
-        own["y"][:] = y[rows]
+    x = table.x
+    for name, values in (("y", table.y), ("groups", table.groups)):
+        if values is not None:
+            own[name][:] = values[rows]
     if isinstance(x, np.ndarray):
         step = max(1, CHUNK_BYTES // max(1, x.itemsize * x.shape[1]))
         for start in range(0, len(rows), step):

@@ -12,6 +12,7 @@ differs: at random, class by class, group by group, or by time::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,8 @@ def lay_out(table: Table, *, folds: int | None, split: str, seed: int) -> Layout
         dealt = by_strata(strata, parts, rng)
     blocks = scattered(dealt, parts, strata_of(table), rng)
     told = {"groups": f"by groups ({table.facts.groups})"}.get(how, how)
-    return _layout(blocks, 1 if wanted == 1 else parts, told, notes)
+    layout = _layout(blocks, 1 if wanted == 1 else parts, told, notes)
+    return replace(layout, keeps_groups=how == "groups")
 
 
 def two_splits() -> UsageError:
@@ -233,4 +235,4 @@ def _by_time(table: Table, folds: int | None, rng: np.random.Generator) -> Layou
     told = f"{len(windows)} folds {name}" if wanted > 1 else f"a single split {name}"
     told += ", tested on what comes after"
     all_ = Window(0, num_rows)
-    return Layout(newest_first, tuple(windows), all_, told, tuple(notes))
+    return Layout(newest_first, tuple(windows), all_, told, tuple(notes), newest_first=True)

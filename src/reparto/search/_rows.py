@@ -20,10 +20,14 @@ class Rows:
     Attributes:
         x: Numbers as they are, NaN where there is none; a category is the place of its level.
         y: Float64 of a regression, int32 numbers of classes; None for clustering.
+        groups: The number of each row's group, where folds keep groups together.
+        newest_first: Whether they are in the order of time, where folds are split by it.
     """
 
     x: Matrix
     y: Vector | None = None
+    groups: Vector | None = None
+    newest_first: bool = False
 
     def __len__(self) -> int:
         return int(self.x.shape[0])
@@ -31,7 +35,12 @@ class Rows:
     def head(self, share: float) -> Rows:
         """The first part of them, one row at least: a sample, since rows are laid out so."""
         count = max(1, min(len(self), round(share * len(self))))
-        return Rows(run_of(self.x, 0, count), None if self.y is None else self.y[:count])
+        return Rows(
+            run_of(self.x, 0, count),
+            None if self.y is None else self.y[:count],
+            None if self.groups is None else self.groups[:count],
+            self.newest_first,
+        )
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,8 @@ class Layout:
         all: A run of rows where each row occurs once.
         how: For people: ``5 stratified folds``.
         notes: For people.
+        keeps_groups: Whether no group is in two folds.
+        newest_first: Whether rows are in the order of time, and a fold is tested on later ones.
     """
 
     order: NDArray[np.int64]
@@ -94,6 +105,8 @@ class Layout:
     all: Window
     how: str = ""
     notes: tuple[str, ...] = ()
+    keeps_groups: bool = False
+    newest_first: bool = False
 
 
 def run_of(x: Matrix, start: int, stop: int) -> Matrix:

@@ -24,9 +24,10 @@ from reparto.search._finish import REPORT_S, Finish, Finished, Question, finish_
 from reparto.search._fit_all import FitAll
 from reparto.search._limits import limits_of
 from reparto.search._prune import Pruner
+from reparto.search._resumed import check_same, with_limits
 from reparto.search._rows import Answer
 from reparto.search._setup import Setup, num_cores, table_setup
-from reparto.search._store import ID_FILE, Kept, Store, locked
+from reparto.search._store import ID_FILE, Kept, Store, check_storage, locked
 from reparto.search._suggest import Suggester
 from reparto.search._watch import SearchWatcher
 from reparto.spec import Evaluation, SearchRequest, SearchResult
@@ -42,7 +43,8 @@ def search(
     """Find the best technique and settings for what the request asks.
 
     Args:
-        request: What is asked. When resuming, only its limits count: time, trials, cost, workers.
+        request: What is asked. When resuming, only its limits count: time, trials, cost, workers;
+            data or a script that it names have to be those of the search that is gone on with.
         folder: Where all that is found is kept.
         watcher: Is told what happens.
         resume: Whether to go on with the search of this folder.
@@ -79,6 +81,8 @@ class _Search:
             if setup.asked_folds is not None:
                 self._request = dataclasses.replace(self._request, folds=setup.asked_folds)
             if not self._resumes:  # nothing is touched before it is known that this can be
+                if self._request.storage:
+                    check_storage(self._request.storage, self._folder)
                 self._put_aside()
                 self._open(closing)
             self._notes[:0] = self._request.notes
@@ -105,7 +109,8 @@ class _Search:
             raise UsageError(
                 f"{self._folder} holds no search to go on with", remedy="leave --resume out"
             )
-        self._request = _with_limits(self._earlier.request, self._request)
+        check_same(self._earlier.request, self._request, self._folder)
+        self._request = with_limits(self._earlier.request, self._request)
         self._began -= self._earlier.used_s
 
     def _now(self) -> float:
@@ -369,17 +374,6 @@ def _check_cost(request: SearchRequest) -> None:
         raise UsageError(
             "what it may cost is given, and not what a worker costs", remedy="--price 0.40/h"
         )
-
-
-def _with_limits(kept: SearchRequest, given: SearchRequest) -> SearchRequest:
-    """The request of a search that is gone on with, with the limits that are given now."""
-    names = ("time_s", "trials", "cost", "max_workers", "candidate_s", "memory_bytes", "address")
-    changes: dict[str, Any] = {
-        name: value for name in names if (value := getattr(given, name)) not in (None, "")
-    }
-    if given.price_per_hour:
-        changes["price_per_hour"] = given.price_per_hour
-    return dataclasses.replace(kept, **changes)
 
 
 def _environment() -> dict[str, Any]:

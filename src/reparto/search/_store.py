@@ -237,6 +237,22 @@ class Store:
         os.replace(draft, path)  # there is one at any moment, also if we are killed
 
 
+def check_storage(storage: str, folder: Path) -> None:
+    """See that a storage can be used.
+
+    Args:
+        storage: URL.
+        folder: Of the search.
+
+    Raises:
+        MissingExtraError: If SQLAlchemy, or PostgreSQL's driver, is not installed.
+        UsageError: If it cannot be.
+    """
+    from reparto.search._database import Database
+
+    Database(storage_of(storage, folder)).close()
+
+
 def locked(folder: Path) -> IO[str]:
     """The folder for this process alone.
 

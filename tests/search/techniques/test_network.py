@@ -133,7 +133,7 @@ def test_files_are_numbers_and_text_and_a_missing_one_is_told(tmp_path):
 
 def test_loss_that_is_no_number_is_a_failure():
     x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
-    training = Training(Shape(3, 3, 1), Course(5, 32, 1e30, 0.0, 8, 0.15, 0))
+    training = Training(Shape(3, 3, 1), Course(5, 32, 1e30, 0.0, 8, 30, 0))
     with pytest.raises(ValueError, match=r"the network's loss is (nan|inf) after 1 epochs"):
         training.go_on(x, x[:, 0].copy(), 5)
 

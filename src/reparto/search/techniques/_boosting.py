@@ -13,6 +13,7 @@ from reparto.search._space import Choice, Float, Int, Space
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._params import Flag, Number, OneOf, Param, Params, Whole
 from reparto.search.techniques._portfolio import LARGE, least_share, of_hist_boosting
+from reparto.search.techniques._spared import Parted
 from reparto.search.techniques._tree_params import (
     FEATURES,
     IDLE,
@@ -30,6 +31,8 @@ from reparto.spec import Domain, Settings, TableFacts
 
 #: From so many rows on, a part of them can be spared to see when to stop.
 ENOUGH_TO_STOP = round(0.7 * LARGE)  # also in a fold
+#: This part of the rows is spared to see when to stop.
+SPARED = 0.1
 #: Training stops after so many iterations in which the spared part was not foretold better.
 PATIENCE = 20
 
@@ -77,7 +80,7 @@ class _HistTrainer(EstimatorTrainer):
             max_features=settings["max_features"],
             max_bins=min(255, settings["max_bins"]),
             categorical_features=self._categories() or None,
-            early_stopping=self._stops(num_rows),
+            early_stopping=self._stops(num_rows) and (not self.has_kin or bool(self._apart())),
             n_iter_no_change=PATIENCE,
             warm_start=True,
             random_state=self.seed,
@@ -91,7 +94,7 @@ class _HistTrainer(EstimatorTrainer):
         # Rows are spared class by class, so each has to have some.
         num_classes = 2 if self._counts is None else len(self._counts)
         is_rare = self._counts is not None and int(self._counts.min()) < 2
-        return bool(stops) and not is_rare and round(0.1 * num_rows) >= 2 * num_classes
+        return bool(stops) and not is_rare and round(SPARED * num_rows) >= 2 * num_classes
 
     def _categories(self) -> list[int]:
         """Those with so few levels that each has a bin; others are taken as numbers."""
@@ -104,7 +107,23 @@ class _HistTrainer(EstimatorTrainer):
 
     def grow(self, x: Matrix, y: Vector | None, share: float) -> None:
         self.estimator.max_iter = max(1, round(share * self.settings["iterations"]))
-        self.estimator.fit(_finite(x), y)
+        x = _finite(x)
+        parts = self._apart() if self.has_kin and self.estimator.early_stopping else None
+        if parts is None:  # where rows are spared at random it does so itself, class by class
+            self.estimator.fit(x, y)
+            return
+        assert y is not None, "boosting has a target"
+        known, spared = parts.kept, parts.spared
+        self.estimator.fit(x[known], y[known], X_val=x[spared], y_val=y[spared])
+
+    def _apart(self) -> Parted | None:
+        """Rows with whole groups spared, or the newest ones; None if a class would be lost."""
+        assert self._rows is not None and self._rows.y is not None
+        parts = self.parted(round(SPARED * len(self._rows)))
+        if parts is None or self._counts is None:
+            return parts
+        y = self._rows.y
+        return parts if len(np.unique(y[parts.kept])) == len(self._counts) else None
 
     def answer(self, x: Matrix) -> Vector:
         x = _finite(x)

@@ -21,6 +21,7 @@ from reparto.search.techniques._base import Setting, Technique, Trainer
 from reparto.search.techniques._kept import read_kept, write_kept
 from reparto.search.techniques._params import Params
 from reparto.search.techniques._prepare import Kind, Preparation
+from reparto.search.techniques._spared import Parted, parted
 from reparto.search.techniques._threads_held import held_to
 from reparto.spec import Domain, Settings, TableFacts, from_plain
 
@@ -56,6 +57,7 @@ class EstimatorTrainer(Trainer):
         self._counts: NDArray[np.int64] | None = None  # of those that are present
         self._centre, self._scale = 0.0, 1.0
         self._cached: tuple[Matrix, Vector | None] | None = None
+        self._rows: Rows | None = None  # while it trains on them
 
     # What a family says.
 
@@ -86,12 +88,27 @@ class EstimatorTrainer(Trainer):
 
     def train(self, rows: Rows, share: float) -> None:
         """Train so far; see `Trainer.train`."""
-        with held_to(self.threads), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of those that have not converged
-            if self.goes_on:
-                self._go_on(rows, share)
-            else:
-                self._train_anew(rows.head(share))
+        self._rows = rows if self.goes_on else rows.head(share)
+        try:
+            with held_to(self.threads), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of those that have not converged
+                if self.goes_on:
+                    self._go_on(rows, share)
+                else:
+                    self._train_anew(self._rows)
+        finally:
+            self._rows = None
+
+    def parted(self, num_spared: int) -> Parted | None:
+        """The rows that are being trained on, without about so many that are spared."""
+        assert self._rows is not None, "called while it trains"
+        return parted(self._rows, num_spared)
+
+    @property
+    def has_kin(self) -> bool:
+        """Whether rows that are drawn at random would be too much like the others to stop by."""
+        rows = self._rows
+        return rows is not None and (rows.groups is not None or rows.newest_first)
 
     def _train_anew(self, rows: Rows) -> None:
         self._constant = None

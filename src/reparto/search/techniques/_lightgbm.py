@@ -18,6 +18,7 @@ from reparto.search.techniques._boosting import (
     LEARNING_RATE,
     LOSS,
     PATIENCE,
+    SPARED,
 )
 from reparto.search.techniques._estimator import EstimatorTechnique, EstimatorTrainer
 from reparto.search.techniques._kept import write_kept
@@ -35,8 +36,6 @@ from reparto.search.techniques._tree_params import (
 from reparto.spec import Domain, Settings, TableFacts
 
 _NAME = "booster.txt"
-#: This part of the rows is spared to see when to stop, the last ones.
-SPARED = 0.1
 #: Of a category with more levels, splits by level are noise: it is taken as a number.
 MOST_LEVELS = 1000
 
@@ -91,19 +90,19 @@ class LightTrainer(EstimatorTrainer):
         lgb = _lightgbm()
         assert y is not None
         params = self._told(x.shape[0])
-        num_spared = round(SPARED * len(y)) if self._stops(len(y)) else 0
-        kept = len(y) - num_spared
+        parts = self.parted(round(SPARED * len(y))) if self._stops(len(y)) else None
         # Whether any levels are split by is known to the data set, and the booster reads it there.
         data = lgb.Dataset(
-            _plain(x[:kept]) if num_spared else _plain(x),
-            label=y[:kept],
+            _plain(x if parts is None else x[parts.kept]),
+            label=y if parts is None else y[parts.kept],
             params=params,
             categorical_feature=self._categories(x),
             free_raw_data=True,
         )
         booster = lgb.Booster(params, data)
-        if num_spared:
-            spared = lgb.Dataset(_plain(x[kept:]), label=y[kept:], reference=data, params=params)
+        if parts is not None:
+            rows, truth = _plain(x[parts.spared]), y[parts.spared]
+            spared = lgb.Dataset(rows, label=truth, reference=data, params=params)
             booster.add_valid(spared, "spared")
         return booster
 

@@ -29,6 +29,10 @@ WEIGHTS, ABOUT = "model.safetensors", "network.json"
 _ROWS_IN_ALL, _FEWEST_EPOCHS, _MOST_EPOCHS = 2_000_000, 20, 200
 #: So many frequencies are learnt for each number.
 _FREQUENCIES = 12
+#: With so few rows none are held out: training ends after its epochs.
+FEWEST_TO_HOLD = 60
+#: Held out at most.
+MOST_HELD = 5000
 
 
 class _NetworkTrainer(EstimatorTrainer):
@@ -60,7 +64,7 @@ class _NetworkTrainer(EstimatorTrainer):
             learning_rate=settings["learning_rate"],
             weight_decay=settings["weight_decay"],
             patience=settings["patience"],
-            held=settings["held"],
+            held=self._num_held(num_rows),
             seed=self.seed,
         )
         return Training(shape, course)
@@ -71,6 +75,8 @@ class _NetworkTrainer(EstimatorTrainer):
         assert y is not None, "a network has a target"
         rows = _single(x)
         targets = y if self.facts.is_classification else y.astype(np.float32)
+        if (order := self._held_first()) is not None:
+            rows, targets = rows[order], targets[order]
         until = max(1, round(share * self.estimator.course.epochs))
         if self.settings["workers"] > 1:
             from reparto.search.techniques._network_run import go_on_shared_out
@@ -86,6 +92,26 @@ class _NetworkTrainer(EstimatorTrainer):
         else:
             with threads_held(self.threads):
                 self.estimator.go_on(rows, targets, until)
+
+    def _num_held(self, num_rows: int) -> int:
+        """So many are held out to see when to stop; of groups, whole ones."""
+        if num_rows < FEWEST_TO_HOLD:
+            return 0
+        wanted: int = min(MOST_HELD, round(self.settings["held"] * num_rows))
+        if self._rows is None or self._rows.groups is None:
+            return wanted  # the first of them are a sample of all, or the newest
+        parts = self.parted(wanted)
+        return 0 if parts is None else parts.num_spared
+
+    def _held_first(self) -> NDArray[np.int64] | None:
+        """The order in which groups that are held out come first; None for as they are."""
+        held = self.estimator.course.held
+        if not held or self._rows is None or self._rows.groups is None:
+            return None
+        parts = self.parted(held)
+        assert parts is not None and parts.num_spared == held, "as many as before"
+        places = np.arange(len(self._rows))
+        return np.concatenate([places[parts.spared], places[parts.kept]])
 
     def answer(self, x: Matrix) -> Vector:
         from reparto.search.techniques._network_training import threads_held

@@ -23,10 +23,6 @@ from torch import Tensor
 import reparto
 from reparto.search.techniques._network_module import Shape, TabularNetwork, loss_of, mixed
 
-#: With so few rows none are held out: training ends after its epochs.
-FEWEST_TO_HOLD = 60
-#: Held out at most.
-MOST_HELD = 5000
 #: So often smaller steps are tried where the held-out rows are foretold no better, and how small.
 DROPS, DROP = 2, 0.25
 #: At the end, all rows are gone through so often.
@@ -46,7 +42,7 @@ class Course:
         weight_decay: Of AdamW.
         patience: Steps become smaller when the held-out rows were not foretold better for so many
             epochs, and training ends when that does not help any more.
-        held: Share of the rows that are held out.
+        held: So many rows are held out, the first ones.
         seed: Of all that is random.
     """
 
@@ -55,7 +51,7 @@ class Course:
     learning_rate: float
     weight_decay: float
     patience: int
-    held: float
+    held: int
     seed: int
 
 
@@ -100,12 +96,12 @@ class Training:
         """Train until so many epochs are done, or it is over. All workers are to call it.
 
         Args:
-            x: Rows; the first of them are a sample of all, and are held out.
+            x: Rows; the first of them are held out.
             y: Classes, or float32 values.
             until: Epochs in all.
         """
         rows, targets = torch.from_numpy(x), torch.from_numpy(y)
-        held = self._num_held(len(rows))
+        held = self.course.held
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._random)
             model, optimizer = reparto.prepare(self.model, self._optimizer)
@@ -183,11 +179,6 @@ class Training:
     def __getstate__(self) -> dict[str, Any]:
         # What the optimizer remembers is no part of a model and of its size.
         return {**self.__dict__, "_optimizer": None}
-
-    def _num_held(self, num_rows: int) -> int:
-        if num_rows < FEWEST_TO_HOLD:
-            return 0
-        return min(MOST_HELD, round(self.course.held * num_rows))
 
     def _train(
         self, model: TabularNetwork, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor

@@ -33,6 +33,13 @@ class _PerceptronTrainer(EstimatorTrainer):
         solver = _SOLVERS[settings["solver"]]
         # MLlib's gradient descent takes all rows at each step.
         batch = num_rows if solver == "sgd" else min(settings["batch_size"], num_rows)
+        stops = settings["early_stopping"] and solver == "adam" and num_rows >= 100
+        if stops and self.has_kin:
+            self._notes.append(
+                "early_stopping is left out: it would go by rows that are drawn at random, and "
+                "folds are by groups or by time"
+            )
+            stops = False
         return MLPClassifier(
             hidden_layer_sizes=hidden_of(settings),
             activation=_ACTIVATIONS[settings["activation"]],
@@ -42,7 +49,7 @@ class _PerceptronTrainer(EstimatorTrainer):
             learning_rate_init=settings["step_size"],
             max_iter=settings["max_iter"],
             tol=settings["tol"],
-            early_stopping=settings["early_stopping"] and solver == "adam" and num_rows >= 100,
+            early_stopping=stops,
             random_state=self.seed,
         )
 
