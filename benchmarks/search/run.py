@@ -23,6 +23,7 @@ from typing import Any
 
 import pandas as pd
 import tables
+from commit import commit
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "peers.json"
@@ -158,6 +159,8 @@ def main() -> int:
                 at = (case, train, test, args.seconds, Path(folder))
                 row[name] = ours(*at) if name == "reparto" else peer(python, name, *at)
             row[name]["date"] = time.strftime("%Y-%m-%d")
+            if name == "reparto":
+                row[name]["commit"] = commit()
             print(case.name, name, row[name], flush=True)
             found["environment"] = {
                 "cores": os.cpu_count(),

@@ -1,12 +1,17 @@
 """Two workers beside one: candidates a second, and memory. Candidates are of equal size.
 
-    python benchmarks/search/scaling.py                 in turns, a line a run; appends to results
+    python benchmarks/search/scaling.py --turns 3       in turns, a line a run; appends to results
+    python benchmarks/search/scaling.py --anew          the same; what was measured is forgotten
     python benchmarks/search/scaling.py --report        the figures so far
 
 A run is `reparto.search.search` in a process of its own, over a table that is made here. Seconds
-are those from the first candidate's begin to the last one's end. Memory is the most that the
-search and all its workers had together in that time, a page that several of them share counted
-once (PSS).
+are those from the first candidate's begin to the last one's end. Beside each stands what nothing
+can do better (`bare.py`): forks of a process that has imported the library and laid out the table,
+which call the library itself and wait for nobody.
+
+Memory is measured in runs of their own: to look at it takes 3 ms of each process, of which a
+machine whose cores are all at work has none to spare. It is the most that all processes had
+together while candidates ran, a page that several of them share counted once (PSS).
 """
 
 from __future__ import annotations
@@ -23,14 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bare import KINDS, read_table, run_bare
+from commit import commit
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "scaling.json"
-#: By technique: settings with which a candidate takes seconds on the table.
-KINDS: dict[str, dict[str, Any]] = {
-    "lightgbm": {"iterations": 120, "num_leaves": 31},
-    "random-forest": {"num_trees": 8},
-}
+#: Candidates of a run in which time is measured, and of one in which memory is.
+COUNTS = {"time": {"lightgbm": 12, "random-forest": 8}, "memory": dict.fromkeys(KINDS, 4)}
 ROWS, COLUMNS, FOLDS = 40_000, 40, 3
 LOOK_S = 0.1
 Json = dict[str, Any]
@@ -45,8 +49,8 @@ def make_table(path: Path) -> None:
     np.savetxt(path, np.column_stack([x, y]), "%.6g", ",", header=",".join(names), comments="")
 
 
-def run_one(table: str, kind: str, workers: int, count: int, folder: str) -> None:
-    """One search; tells on standard output what came of it."""
+def run_reparto(table: str, kind: str, workers: int, count: int) -> Json:
+    """One search."""
     from reparto.search import search
     from reparto.spec import Candidate, SearchRequest
 
@@ -64,40 +68,40 @@ def run_one(table: str, kind: str, workers: int, count: int, folder: str) -> Non
         ensemble=False,
     )
     start = time.monotonic()
-    result = search(request, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        result = search(request, Path(folder, "found"))
     done = [one for one in result.evaluations if one.status == "done"]
     assert len(done) == count, [one.failure for one in result.evaluations]
     began, ended = min(it.began_s for it in done), max(it.ended_s for it in done)
-    told = {
+    return {
         "search_s": ended - began,
-        "whole_s": result.took_s,
         "candidate_s": statistics.median(it.busy_s for it in done),
-        "candidate_bytes": max(it.peak_bytes for it in done),
         "busy_s": sum(it.busy_s for it in done),
+        "candidate_bytes": max(it.peak_bytes for it in done),
         "between": [start + began, start + ended],
     }
-    print(json.dumps(told))
 
 
-def measured(table: Path, kind: str, workers: int, count: int) -> Json:
-    """One run in a process of its own, and the most memory of all of its processes."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["--one", str(table), kind, str(workers), str(count), folder + "/found"]
-        process = subprocess.Popen(
-            [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True
-        )
-        looks = []
-        while process.poll() is None:
-            looks.append((time.monotonic(), shared_out_bytes(process.pid)))
-            time.sleep(LOOK_S)
-        assert process.stdout is not None
-        lines = process.stdout.read().strip().splitlines()
+def measured(what: str, system: str, table: Path, kind: str, workers: int) -> Json:
+    """One run in a process of its own; if memory is measured, the most of all its processes."""
+    count = COUNTS[what][kind]
+    words = ["--one", system, str(table), kind, str(workers), str(count)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    looks = []
+    while what == "memory" and process.poll() is None:
+        looks.append((time.monotonic(), shared_out_bytes(process.pid)))
+        time.sleep(LOOK_S)
+    text, _ = process.communicate()
     if process.returncode:
-        raise SystemExit(f"a search ended with status {process.returncode}")
-    told = json.loads(lines[-1])
+        raise SystemExit(f"a run ended with status {process.returncode}")
+    told = json.loads(text.strip().splitlines()[-1])
     begin, end = told.pop("between")
-    most = max(size for at, size in looks if begin < at < end)
-    return {"kind": kind, "workers": workers, "memory_bytes": most, **told}
+    if what == "memory":
+        told["memory_bytes"] = max(size for at, size in looks if begin < at < end)
+    return {"what": what, "system": system, "kind": kind, "workers": workers, **told}
 
 
 def shared_out_bytes(pid: int) -> int:
@@ -113,52 +117,84 @@ def shared_out_bytes(pid: int) -> int:
 
 def report(runs: list[Json]) -> Json:
     """Medians of what each turn says: how much faster, and how much more memory."""
-    found = {}
+
+    def of(what: str, system: str, kind: str, workers: int, name: str) -> list[float]:
+        wanted = (what, system, kind, workers)
+        keys = ("what", "system", "kind", "workers")
+        return [it[name] for it in runs if tuple(it[key] for key in keys) == wanted]
+
+    found: Json = {}
     for kind in KINDS:
-        one, two = (
-            [it for it in runs if (it["kind"], it["workers"]) == (kind, n)] for n in (1, 2)
-        )
-        if not one or not two:
+        row: Json = {}
+        for system in ("reparto", "bare"):
+            one, two = (of("time", system, kind, n, "search_s") for n in (1, 2))
+            faster = [a / b for a, b in zip(one, two, strict=False)]
+            one, two = (of("time", system, kind, n, "candidate_s") for n in (1, 2))
+            slower = [b / a for a, b in zip(one, two, strict=False)]
+            one, two = (of("memory", system, kind, n, "memory_bytes") for n in (1, 2))
+            more = [(b - a) / 1e6 for a, b in zip(one, two, strict=False)]
+            if not faster or not more:
+                continue
+            row[system] = {
+                "turns": len(faster),
+                "faster": statistics.median(faster),
+                "faster_by_turn": [round(it, 3) for it in faster],
+                "candidate_slower": statistics.median(slower),
+                "memory_1_mb": statistics.median(one) / 1e6,
+                "memory_more_mb": statistics.median(more),
+                "memory_more_mb_by_turn": [round(it, 1) for it in more],
+            }
+        if len(row) < 2:
             continue
-        pairs = list(zip(one, two, strict=False))
-        more = [b["memory_bytes"] - a["memory_bytes"] for a, b in pairs]
-        found[kind] = {
-            "turns": len(pairs),
-            "faster": statistics.median(a["search_s"] / b["search_s"] for a, b in pairs),
-            "candidate_slower": statistics.median(
-                b["candidate_s"] / a["candidate_s"] for a, b in pairs
-            ),
-            "busy_share_of_2": statistics.median(it["busy_s"] / it["search_s"] / 2 for it in two),
-            "memory_1_mb": statistics.median(it["memory_bytes"] for it in one) / 1e6,
-            "memory_more_mb": statistics.median(more) / 1e6,
-            "candidate_mb": statistics.median(it["candidate_bytes"] for it in two) / 1e6,
-        }
+        own = of("memory", "reparto", kind, 2, "candidate_bytes")
+        busy = of("time", "reparto", kind, 2, "busy_s"), of("time", "reparto", kind, 2, "search_s")
+        row["reparto"]["busy_share_of_2"] = statistics.median(
+            a / b / 2 for a, b in zip(*busy, strict=True)
+        )
+        row["candidate_own_mb"] = statistics.median(own) / 1e6
+        row["faster_as_share_of_bare"] = row["reparto"]["faster"] / row["bare"]["faster"]
+        found[kind] = row
     return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--candidates", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--only", choices=tuple(KINDS))
+    parser.add_argument("--anew", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        table, kind, workers, count, folder = args.one
-        run_one(table, kind, int(workers), int(count), folder)
+        system, table, kind, workers, count = args.one
+        if system == "reparto":
+            told = run_reparto(table, kind, int(workers), int(count))
+        else:
+            told = run_bare(*read_table(table, FOLDS), kind, int(workers), int(count), FOLDS)
+        print(json.dumps(told))
         return 0
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": []}
+    kept = RESULTS.exists() and not args.anew
+    found = json.loads(RESULTS.read_text()) if kept else {"runs": []}
     if not args.report:
         table = Path(tempfile.gettempdir(), "reparto-scaling.csv")
         make_table(table)
         for turn in range(args.turns):
-            for kind in KINDS:
-                for workers in (1, 2) if turn % 2 == 0 else (2, 1):
-                    row = measured(table, kind, workers, args.candidates)
-                    row |= {"date": time.strftime("%Y-%m-%d"), "load": os.getloadavg()[0]}
-                    print(row, flush=True)
-                    found["runs"].append(row)
-        found["environment"] = {"cores": os.cpu_count(), "rows": ROWS, "columns": COLUMNS}
+            runs = [
+                (what, system, kind, workers)
+                for kind in ([args.only] if args.only else KINDS)
+                for what in ("time", "memory")
+                for system in ("reparto", "bare")
+                for workers in (1, 2)
+            ]
+            for what, system, kind, workers in runs if turn % 2 == 0 else runs[::-1]:
+                row = measured(what, system, table, kind, workers)
+                row |= {"date": time.strftime("%Y-%m-%d"), "load": os.getloadavg()[0]}
+                print(row, flush=True)
+                found["runs"].append(row)
+        found["environment"] = {
+            "cores": os.cpu_count(), "rows": ROWS, "columns": COLUMNS, "commit": commit()
+        }  # fmt: skip
+        found["settings"] = KINDS
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(report(found["runs"]), indent=1))

@@ -47,14 +47,15 @@ def case_named(name: str) -> Case:
     return next(case for case in CASES if case.name == name)
 
 
-def written(case: Case, folder: Path) -> tuple[Path, Path]:
-    """The training part and the test part, written once."""
-    train, test = folder / f"{case.name}.csv", folder / f"{case.name}.test.csv"
+def written(case: Case, folder: Path, split: int = 0) -> tuple[Path, Path]:
+    """The training part and the test part, written once; each split has other test rows."""
+    name = f"{case.name}-{split}" if split else case.name
+    train, test = folder / f"{name}.csv", folder / f"{name}.test.csv"
     if not (train.exists() and test.exists()):
         folder.mkdir(parents=True, exist_ok=True)
         frame = _frame(case)
         tested = np.zeros(len(frame), bool)
-        order = np.random.default_rng(20261119).permutation(len(frame))
+        order = np.random.default_rng(20261119 + split).permutation(len(frame))
         tested[order[: len(frame) // TESTED]] = True
         frame[tested].to_csv(test, index=False)
         frame[~tested].to_csv(train, index=False)
