@@ -20,31 +20,47 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import grid
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "h200.json"
-WAYS = ("ours", "f32", "relaxed", "tf32", "bf16", "slices", "plain")
+WAYS = ("ours", "f32", "relaxed", "tf32", "bf16", "slices", "plain", "later", "relaxed-later")
+#: Steps are compiled after half a minute; here that is done at once, and takes this time.
+COMPILING_S = 2.5
+#: Above so many parameters a step is all products of matrices.
+COMPILED = 7_000_000
 Json = dict[str, Any]
 
 
 def measure(way: str, models: str, seconds: float, folder: Path) -> Json:
     """Run all models in one way; the median step of each, without its first two epochs."""
     out = folder / f"{way}.jsonl"
+    environment = dict(os.environ)
+    if way.endswith("later"):
+        chosen = grid.names() if models == "all" else models.split(",")
+        models = ",".join(name for name in chosen if parameters(name) <= COMPILED)
+        seconds += COMPILING_S
+        environment["REPARTO_COMPILE_AFTER"] = "0"
     own = ["--models", models, "--seconds", str(seconds), "--out", str(out)]
-    if way in ("ours", "relaxed"):
-        more = ["--relaxed"] if way == "relaxed" else []
+    if way in ("ours", "relaxed", "later", "relaxed-later"):
+        more = ["--relaxed"] if way.startswith("relaxed") else []
         script = str(HERE / "grid.py")
         result = ["--json", str(folder / f"{way}.run.json")]
         command = ["-m", "reparto", "run", "--accelerate", "--no-probe", *more, *result, script]
     else:
         command = [str(HERE / "peers.py"), way]
     began = time.time()
-    told = subprocess.run([sys.executable, *command, *own], capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, *command, *own], capture_output=True, text=True, env=environment
+    )
     if told.returncode:
         print(told.stdout[-2000:], told.stderr[-2000:])
     rows: Json = {}
     for line in out.read_text().splitlines() if out.exists() else ():
         row = json.loads(line)
         steps = row["step_s"][2:] or row["step_s"]
+        if way.endswith("later"):
+            steps = steps[len(steps) // 2 :]
         rows[row["model"]] = {"step_s": statistics.median(steps), "loss": row["loss"]}
     run = folder / f"{way}.run.json"
     notes = json.loads(run.read_text())["result"]["notes"] if run.exists() else []
@@ -91,8 +107,10 @@ def report(found: Json) -> Json:
         for peer in ("slices", "plain"):
             if peer in seconds:
                 row[f"sooner_than_{peer}"] = seconds[peer] / seconds["ours"]
-                if "relaxed" in seconds:
-                    row[f"relaxed_sooner_than_{peer}"] = seconds[peer] / seconds["relaxed"]
+                for way in ("relaxed", "later", "relaxed-later"):
+                    if way in seconds:
+                        name = f"{way.replace('-', '_')}_sooner_than_{peer}"
+                        row[name] = seconds[peer] / seconds[way]
         rows.append(row)
     return {"environment": found["environment"], "rows": rows}
 
@@ -106,6 +124,10 @@ def show(told: Json) -> None:
         "sooner_than_plain",
         "relaxed_sooner_than_slices",
         "relaxed_sooner_than_plain",
+        "later_sooner_than_slices",
+        "later_sooner_than_plain",
+        "relaxed_later_sooner_than_slices",
+        "relaxed_later_sooner_than_plain",
     )
     print("model", "parameters", "ours ms", *names)
     for row in told["rows"]:

@@ -41,7 +41,9 @@ from reparto.runtime.accelerate._kept_memory import kept_memory
 from reparto.runtime.accelerate._later import Later, now
 from reparto.runtime.accelerate._opened import QUESTIONS
 from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Stage
+from reparto.runtime.accelerate._precision import kept_state
 from reparto.runtime.accelerate._pure import PureCalls, listen
+from reparto.runtime.accelerate._second_look import SecondLook
 from reparto.runtime.accelerate._shortcuts import calling, handling, zeroing
 from reparto.runtime.accelerate._steps import fast
 from reparto.runtime.accelerate._tape import version_of
@@ -98,6 +100,13 @@ class Accelerator:
         self._precision = ""
         self._proof: _proof.Proof | None = None
         self.tuning: Tuning | None = None
+        #: Whether tapes are looked at again; None for not.
+        self.second_look: SecondLook | None = None
+        if capture == "graph":
+            timed, kind = _precision.seconds, device.type
+            self.second_look = SecondLook(
+                self._graph, self.gradients, timed, kind, is_relaxed=is_relaxed
+            )
 
     # Beginning and end.
 
@@ -169,6 +178,17 @@ class Accelerator:
         stage = Stage(tape, self.device, self.home)
         stage.rest()
         stage.play()
+
+    def gradients(self, tape: Tape, player: Player) -> list[Tensor | None]:
+        """What the calls of a tape come to, on a player's batch; all is as it was afterwards."""
+        with torch.random.fork_rng([self.device] if self._is_gpu else []), kept_state(tape):
+            stage = Stage(tape, self.device, self.home)
+            stage.rest()
+            for index, slot in stage.slots.items():
+                slot.copy_(player.slots[index])
+            stage.play()
+            leaves = [one for one in tape.known() if one.is_leaf and one.requires_grad]
+            return [None if one.grad is None else one.grad.clone() for one in leaves]
 
     def _graph(self, tape: Tape) -> Player:
         return GraphPlayer(tape, self.device, self.home, self._stream)
@@ -312,7 +332,7 @@ class Accelerator:
         return result
 
     def _count(self, owner: Any) -> None:
-        world = self.world
+        world, engine = self.world, self.engine
         if self._proof is not None:
             self._proof.stepped(owner)
         owner.num_steps += 1
@@ -336,6 +356,9 @@ class Accelerator:
             world._samples += world.last_batch
             self._tell_loss()
             world.stepped(owner)
+            if engine is not None and self.second_look is not None:
+                with engine.busy():
+                    self.second_look.now(engine)
         world.leave_if_done()
 
     def _tell_loss(self) -> None:
@@ -368,7 +391,8 @@ class Accelerator:
         if engine.num_played:
             share = f"{engine.num_played} of {engine.num_steps} steps were captured graphs"
             share += f", in {self._precision}" if self._precision else ""
-            return [share if not engine.reason else f"{share}; others: {engine.reason}"]
+            share += f"; others: {engine.reason}" if engine.reason else ""
+            return [share, *([] if self.second_look is None else self.second_look.told())]
         why = engine.reason or "no two steps were alike"
         return [f"steps ran one operation at a time: {why}"]
 

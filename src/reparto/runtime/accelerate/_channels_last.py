@@ -39,7 +39,7 @@ def in_channels_last(tape: Tape) -> Tape | None:
     for call in tape.calls:
         func = call.func
         if _convolves(func):
-            func = _Convolving(func)
+            func = Convolving(func)
         elif func is Tensor.view and may_copy:
             func = Tensor.reshape  # what lies otherwise cannot be seen as another shape
         calls.append(dataclasses.replace(call, func=func))
@@ -61,7 +61,7 @@ def _is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
     return is_named_so or name == "__setitem__" or bool(kwargs.get("inplace"))
 
 
-class _Convolving:
+class Convolving:
     """A call of a tape in which convolutions are computed so.
 
     Args:

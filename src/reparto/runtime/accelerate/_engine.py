@@ -13,10 +13,11 @@ optimizer.step
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -108,13 +109,33 @@ class Engine:
         """One for each tape."""
         return self.tapes.followers
 
+    @property
+    def launched(self) -> Follower | None:
+        """What launched last; None between steps that were not played."""
+        return None if self._following is not None else self._launched
+
     def _follower_of(self, tape: Tape) -> Follower:
+        with self.busy():
+            player = self._make_player(tape)
+        return Follower(player, self.ring, self.home, self.turn)
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """What is called inside is called by us, not by the script."""
         was, self.is_busy = self.is_busy, True
         try:
-            player = self._make_player(tape)
+            yield
         finally:
             self.is_busy = was
-        return Follower(player, self.ring, self.home, self.turn)
+
+    def exchange(self, follower: Follower, player: Player) -> Follower:
+        """Play a tape by another player from the next step on."""
+        fresh = Follower(player, self.ring, self.home, self.turn)
+        self.tapes.followers = [fresh if one is follower else one for one in self.followers]
+        self._launched = None
+        if self.turn.compare is follower.first:
+            self.turn.compare = fresh.first
+        return fresh
 
     # Calls of the script; torch functions are disabled in all of these.
 

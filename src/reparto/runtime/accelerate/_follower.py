@@ -221,6 +221,16 @@ class Follower:
                 self._given[place] = None
                 own_memory(tensor)
 
+    def let_go(self) -> None:
+        """Give the script all that shares the graph's memory: somebody else may launch it."""
+        if self._numbers:
+            self._history.fetch()
+        for one in self._given:
+            if one is not None:
+                own_memory(one)
+        self._given = [None] * len(self._lasting)
+        self._spare = [None] * len(self._lasting)
+
     def launch(self) -> None:
         """Compute the step."""
         self._take_back()

@@ -33,7 +33,8 @@ class Player(Protocol):
     """A tape, ready to be played.
 
     Attributes:
-        tape: What it plays.
+        tape: What it plays, as it was recorded.
+        played: The same, as it is played: with less precision perhaps, or compiled.
         device: Where.
         slots: What comes anew is like these, and is copied there, by number.
         windows: Batches that need no copy as long as they come in order, by number.
@@ -43,6 +44,7 @@ class Player(Protocol):
     """
 
     tape: Tape
+    played: Tape
     device: torch.device
     slots: dict[int, Tensor]
     windows: dict[int, Window]
@@ -73,7 +75,7 @@ class Stage:
     """
 
     def __init__(self, tape: Tape, device: torch.device, home: Home) -> None:
-        self.tape, self.device, self._home = tape, device, home
+        self.tape, self.played, self.device, self._home = tape, tape, device, home
         self.slots = {
             index: torch.zeros(look.shape, dtype=look.dtype, device=device)
             for index, look in tape.fed.items()

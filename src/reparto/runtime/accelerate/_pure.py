@@ -67,6 +67,11 @@ class PureCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._original(self._ref(), *args, **kwargs)
 
+    @property
+    def module(self) -> nn.Module | None:
+        """What it calls; None if that is gone."""
+        return self._ref()
+
     def layers(self) -> list[nn.Module]:
         """All layers that it calls."""
         module = self._ref()

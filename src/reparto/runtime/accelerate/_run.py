@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -38,7 +39,12 @@ def in_modes(modes: Modes, device: str) -> Iterator[None]:
 
 
 def make_calls(
-    calls: Sequence[Call], given: Sequence[Tensor], num_made: int, device: str, run: Run
+    calls: Sequence[Call],
+    given: Sequence[Tensor] | Mapping[int, Tensor],
+    num_made: int,
+    device: str,
+    run: Run,
+    earlier: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> list[Tensor | None]:
     """Make calls, and return what they made.
 
@@ -48,8 +54,9 @@ def make_calls(
         num_made: How many tensors all calls of the tape make.
         device: Whose autocast it is.
         run: Makes one call.
+        earlier: What calls before these have made.
     """
-    made: list[Tensor | None] = [None] * num_made
+    made = [earlier.get(index) for index in range(num_made)]
 
     def value_of(noted: Any) -> Any:
         kind = type(noted)

@@ -1,0 +1,149 @@
+"""A second look at a tape that has been played for a while: is it worth compiling?
+
+Compiling takes seconds, and how many steps are still to come is not known when a tape is made. So
+it waits until the training has been played for some time already: it then costs a small part of
+what the training has taken, and most that have come so far go on for longer.
+
+    tape is made ──── played for some time ────┐ compile, hold against what was, time both
+                                               └ the faster one is played from here on
+
+What is compiled must come to the same gradients from the same random numbers, or it is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from reparto.runtime.accelerate._compiled import compiled
+from reparto.runtime.accelerate._follower import Follower
+from reparto.runtime.accelerate._player import Player
+from reparto.runtime.accelerate._precision import Timed, kept_state
+from reparto.runtime.accelerate._taped import Tape
+
+#: So many seconds of playing come before it.
+AFTER_S = 30.0
+#: And so many for each call: long tapes take longer to compile.
+A_CALL_S = 0.5
+#: What is compiled is played if it is faster by so much.
+WORTH = 1.05
+#: Gradients of both may differ by so much of their norm: in float32, and where less will do.
+EXACT, RELAXED = 1e-3, 5e-2
+
+
+Gradients = list[Tensor | None]
+
+
+class Followed(Protocol):
+    """Who follows tapes.
+
+    Attributes:
+        launched: What was launched last; None if that was nothing.
+    """
+
+    @property
+    def launched(self) -> Follower | None: ...
+
+    def exchange(self, follower: Follower, player: Player) -> Follower:
+        """Play a tape by another player from now on."""
+
+
+class SecondLook:
+    """Looks at tapes again.
+
+    Call order: ``now`` between two steps, as often as one likes.
+
+    Args:
+        make: Captures a tape.
+        gradients: Makes the calls of a tape once, on the batch that a player has, and returns
+            what gradients they came to.
+        timed: Seconds of a launch.
+        device: Whose autocast it is.
+        is_relaxed: Whether numbers may have less precision.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Tape], Player],
+        gradients: Callable[[Tape, Player], Gradients],
+        timed: Timed,
+        device: str,
+        *,
+        is_relaxed: bool,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._make, self._gradients, self._timed = make, gradients, timed
+        self._device, self._clock = device, clock
+        self._is_relaxed = is_relaxed
+        asked = os.environ.get("REPARTO_COMPILE_AFTER")
+        self._after_s = None if asked is None else float(asked)
+        self._since: weakref.WeakKeyDictionary[Follower, float] = weakref.WeakKeyDictionary()
+        self._seen: weakref.WeakSet[Follower] = weakref.WeakSet()
+        self._told: list[str] = []
+
+    def now(self, engine: Followed) -> None:
+        """It is between two steps: look at what was played last, if it is time."""
+        follower = engine.launched
+        if follower is None or follower in self._seen:
+            return
+        began = self._clock()
+        played_s = began - self._since.setdefault(follower, began)
+        if played_s < self._due_after_s(follower.tape):
+            return
+        self._seen.add(follower)
+        follower.let_go()
+        player, words = self._compiled(follower.player)
+        if player is not None:
+            self._seen.add(engine.exchange(follower, player))
+        if words:
+            self._told.append(f"{words}, in {self._clock() - began:.1f} s")
+
+    def _due_after_s(self, tape: Tape) -> float:
+        if self._after_s is not None:
+            return self._after_s
+        return max(AFTER_S, A_CALL_S * len(tape.calls))
+
+    def _compiled(self, player: Player) -> tuple[Player | None, str]:
+        tape = compiled(player.played, self._device)
+        if tape is None:
+            return None, ""
+        is_exact = not (self._is_relaxed or any(call.modes[1] for call in player.played.calls))
+        try:
+            plain, other = (self._gradients(one, player) for one in (player.played, tape))
+            if (apart := _apart(plain, other)) > (EXACT if is_exact else RELAXED):
+                return None, f"compiled, gradients were {apart:.1g} of their norm apart: left"
+            with kept_state(tape):
+                made = self._make(tape)
+                gain = self._timed(player) / self._timed(made)
+        except Exception as error:  # whatever a compiler meets, the training goes on without it
+            return None, f"could not be compiled ({type(error).__name__}: {_first_line(error)})"
+        if gain < WORTH:
+            return None, f"compiled, {gain:.2f} times as fast: left"
+        made.tape = dataclasses.replace(made.tape, calls=player.tape.calls)
+        return made, f"compiled, {gain:.2f} times as fast"
+
+    def told(self) -> list[str]:
+        """What became of it."""
+        return list(self._told)
+
+
+def _apart(plain: Gradients, other: Gradients) -> float:
+    """How far gradients are apart, as a share of their norm; infinite if others are missing."""
+    pairs = [(a, b) for a, b in zip(plain, other, strict=True) if a is not None and b is not None]
+    if not pairs or [a is None for a in plain] != [b is None for b in other]:
+        return float("inf")
+    apart: Any = sum((a.double() - b.double()).square().sum() for a, b in pairs)
+    norm: Any = sum(a.double().square().sum() for a, _ in pairs)
+    share = float((apart / norm.clamp(min=1e-60)).sqrt())
+    return share if share == share else float("inf")  # no numbers are not the same numbers
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:200]

@@ -1,0 +1,144 @@
+"""What is played for a while is compiled, if that comes to the same and is faster."""
+
+import contextlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.runtime.accelerate.trained import CPU, accelerated, same
+from torch import nn
+
+from reparto.runtime.accelerate import _second_look
+from reparto.runtime.accelerate._compiled import Compiled, compiled
+from reparto.runtime.accelerate._player import RepeatPlayer
+from reparto.runtime.accelerate._second_look import SecondLook
+
+
+class Net(nn.Module):
+    """Layers, a part of torch's own, a parameter that is used twice, and buffers that count."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.part = nn.Sequential(nn.ReLU(), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 6))
+        self.scale = nn.Parameter(torch.ones(6))
+
+    def forward(self, x):
+        x = self.part(self.first(x)) * self.scale
+        return F.linear(x.tanh(), self.first.weight.t()) * self.scale.sum()
+
+
+def trained(num_steps=20):
+    """Losses are kept as tensors, too: the script may read them much later."""
+    torch.manual_seed(5)
+    x = torch.randn(12, 4)
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    losses, kept = [], []
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(x), x)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        kept.append(loss)
+    return losses, kept, [one.detach() for one in (*net.parameters(), *net.buffers())]
+
+
+@contextlib.contextmanager
+def looking_again(gain, after_steps=6):
+    """Play tapes by their calls; what is compiled is so many times as fast."""
+    with accelerated(losses=True) as accelerator:  # so that it is told of each step
+        steps = iter(range(1000))
+
+        def timed(player):
+            is_compiled = any(isinstance(call.func, Compiled) for call in player.played.calls)
+            return 1.0 / gain if is_compiled else 1.0
+
+        accelerator.second_look = SecondLook(
+            lambda tape: RepeatPlayer(tape, CPU, accelerator.home),
+            accelerator.gradients,
+            timed,
+            "cpu",
+            is_relaxed=False,
+            clock=lambda: next(steps) * _second_look.AFTER_S / after_steps,
+        )
+        yield accelerator
+
+
+def calls_of(accelerator):
+    (follower,) = accelerator.engine.followers
+    return [call.func for call in follower.player.played.calls]
+
+
+def test_what_is_faster_is_played_from_then_on_and_comes_to_the_same():
+    plain = trained()
+    with looking_again(gain=1.3) as accelerator:
+        found = trained()
+        assert accelerator.engine.num_played >= 15, accelerator.engine.reason
+        assert sum(isinstance(func, Compiled) for func in calls_of(accelerator)) == 1
+        (told,) = accelerator.second_look.told()
+    assert told.startswith("compiled, 1.30 times as fast, in ")
+    same(plain, found, within=1e-5)
+
+
+def test_what_is_not_faster_is_left():
+    plain = trained()
+    with looking_again(gain=1.02) as accelerator:
+        found = trained()
+        assert not any(isinstance(func, Compiled) for func in calls_of(accelerator))
+        (told,) = accelerator.second_look.told()
+    assert told.startswith("compiled, 1.02 times as fast: left, in ")
+    same(plain, found, within=1e-5)
+
+
+def test_what_comes_to_other_gradients_is_left(monkeypatch):
+    plain, original = trained(), Compiled.__call__
+    monkeypatch.setattr(
+        Compiled, "__call__", lambda *given: tuple(1.01 * one for one in original(*given))
+    )
+    with looking_again(gain=2) as accelerator:
+        found = trained()
+        assert not any(isinstance(func, Compiled) for func in calls_of(accelerator))
+        (told,) = accelerator.second_look.told()
+    assert told.startswith("compiled, gradients were 0.01 of their norm apart: left")
+    same(plain, found, within=1e-5)
+
+
+def test_a_compiler_that_fails_is_told_and_the_training_goes_on(monkeypatch):
+    plain = trained()
+
+    def fails(*given):
+        raise RuntimeError("no such thing as a compiler\nfor this machine")
+
+    monkeypatch.setattr(Compiled, "__call__", fails)
+    with looking_again(gain=2) as accelerator:
+        found = trained()
+        (told,) = accelerator.second_look.told()
+    assert told.startswith("could not be compiled (RuntimeError: no such thing as a compiler), in")
+    same(plain, found, within=1e-5)
+
+
+@pytest.mark.parametrize("goes_back", ["twice", "by autograd.grad"])
+def test_gradients_that_go_back_in_another_way_are_not_compiled(goes_back):
+    tapes = []
+    with accelerated() as accelerator:
+        make = accelerator.engine._make_player
+        accelerator.engine._make_player = lambda tape: (
+            tapes.append(compiled(tape, "cpu")) or make(tape)
+        )
+        net, x = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)), torch.randn(5, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = net(x).square().mean() * 2
+            if goes_back == "twice":
+                loss.backward()
+                (net(x).mean() * 3).backward()
+            else:
+                grads = torch.autograd.grad(loss, list(net.parameters()))
+                for parameter, grad in zip(net.parameters(), grads, strict=True):
+                    parameter.grad = grad
+            optimizer.step()
+    assert set(tapes) <= {None}
+    assert tapes or goes_back != "twice"
