@@ -95,6 +95,26 @@ def test_several_are_told_to_help_or_not():
     assert "helps: 2 times as fast as one" in words([row(), fast])
 
 
+def test_captured_steps_are_told_to_be_what_run_makes_of_a_script():
+    rows = grid()
+    rows += tuple(row(model, device="cuda:0", form="captured", step_s=0.002) for model in SIZES)
+    chosen = {one.model: (one.device, one.form) for one in advise(rows).choices}
+    assert chosen == {
+        "50": ("cuda:0", "captured"),
+        "800": ("cuda:0", "captured"),
+        "6400-3200": ("cuda:0", "plain"),
+    }
+    assert (
+        "In 2 of 3 cases (training, f32) cuda:0 is that fast where data are kept on it and each "
+        "step is captured as one graph (6.75 times as fast as the plain loop, in the middle); "
+        "`reparto run` does so with a script by itself."
+    ) in words(rows)
+
+
+def test_without_captured_steps_nothing_is_said_of_them():
+    assert "captured" not in words(grid())
+
+
 def test_close_times_are_told_as_undecided():
     rows = [row(), row(device="cuda:0", step_s=0.0101)]
     assert advise(rows).choices[0].undecided

@@ -31,6 +31,22 @@ def test_only_some_models_and_only_training():
     assert [cell.model for cell in planned_cells(request)] == ["50", "cnn"]
 
 
+def test_on_a_gpu_a_training_step_is_timed_plainly_and_captured():
+    request = Request(targets=("cnn",), devices=("cpu", "cuda:0"), modes=("train",), batches=(8,))
+    cells = planned_cells(request)
+    assert [(one.device, one.form) for one in cells] == [
+        ("cpu", "plain"),
+        ("cuda:0", "plain"),
+        ("cuda:0", "captured"),
+    ]
+    assert cells[2].title == "cnn · training, captured · cuda:0 · f32 · 8 rows"
+
+
+def test_a_captured_step_needs_a_gpu():
+    with pytest.raises(UsageError, match="nothing to measure"):
+        planned_cells(Request(targets=("cnn",), modes=("train",), loops=("captured",)))
+
+
 def test_strategies_are_added_once_for_each_number_of_workers():
     request = Request(
         targets=("grid",),

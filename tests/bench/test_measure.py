@@ -10,6 +10,7 @@ from reparto.bench._cells import Cell
 from reparto.bench._data import DataSet, digest, random_data
 from reparto.bench._deadline import largest
 from reparto.bench._failures import why
+from reparto.bench._loop import Loop
 from reparto.bench._worker import Bench, cell_of, row_of
 
 NET = """
@@ -209,32 +210,6 @@ def test_cells_and_rows_travel_as_json():
     assert row_of(json.loads(json.dumps(dataclasses.asdict(row)))) == row
 
 
-def test_gpu_blocks_grow_until_waiting_does_not_count(monkeypatch):
-    class Gpu:
-        is_gpu, waits = True, 0
-
-        def wait(self):
-            self.waits += 1
-
-    class Loop:
-        made = 0
-
-        def steps(self, count):
-            self.made += count
-            clock[0] += 0.001 * count
-
-    clock = [0.0]
-    monkeypatch.setattr(_train.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(_train, "TIMED_S", 0.5)
-    gpu, loop = Gpu(), Loop()
-    times, made, spent = _train._timed(loop, gpu, None)
-    assert times == pytest.approx([0.001] * len(times))
-    assert made == loop.made
-    assert spent == pytest.approx(0.001 * made)
-    assert 20 <= len(times) <= 30
-    assert gpu.waits <= len(times) + 2
-
-
 def test_dropout_is_off_while_a_loss_is_taken():
     class Half(nn.Module):
         def __init__(self):
@@ -248,5 +223,5 @@ def test_dropout_is_off_while_a_loss_is_taken():
 
     subject = _subject.Subject(grid())
     subject.make, subject._pristine = Half, Half()
-    loop = _train.Loop(subject, grid(), Device("cpu"))
+    loop = Loop(subject, grid(), Device("cpu"))
     assert loop.held_loss() == loop.held_loss()

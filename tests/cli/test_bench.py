@@ -34,6 +34,20 @@ def test_options_may_stand_behind_a_target_that_has_none_of_its_own():
     assert (found.dtypes, found.targets) == (("bf16",), ("grid",))
 
 
+@pytest.mark.parametrize(
+    ("told", "loops", "forms"),
+    [
+        ("captured", ("captured",), ()),
+        ("eager,onnx", (), ("eager", "onnx")),
+        ("eager,plain", ("plain",), ("eager",)),
+    ],
+)
+def test_forms_of_training_and_of_inference_are_chosen_by_name(told, loops, forms):
+    everything, found = request(), request("--forms", told)
+    assert found.loops == (loops or everything.loops)
+    assert found.forms == (forms or everything.forms)
+
+
 def test_what_stands_behind_a_script_is_its_own():
     found = request("--devices", "cpu", "train.py", "--batch", "32")
     assert found.args == ("--batch", "32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from reparto.bench._cells import CAPTURED, PLAIN
 from reparto.bench._statistics import median
 from reparto.bench._table import figures, seconds
 from reparto.spec import Choice, Crossover, Measurement, Verdict
@@ -22,6 +23,7 @@ def words(
     """All sentences, in the order in which people ask."""
     return (
         *_of_devices(choices),
+        *_of_captured(rows, choices),
         *_of_crossovers(crossovers),
         *_of_prices(choices),
         *_of_several(rows),
@@ -46,6 +48,34 @@ def _of_devices(choices: Sequence[Choice]) -> Iterator[str]:
             f"{what} take {device} in {count} of {len(found)} cases ({_as_fast(found, device)}); "
             f"{rest} of them."
         )
+
+
+def _of_captured(rows: Sequence[Measurement], choices: Sequence[Choice]) -> Iterator[str]:
+    """That the best form is one that nobody has to write."""
+    plain = {
+        _group(row): row.step_s
+        for row in rows
+        if row.step_s and row.form == PLAIN and row.strategy == "single"
+    }
+    for (mode, dtype), found in _by_mode(choices).items():
+        by_device: dict[str, list[Choice]] = defaultdict(list)
+        for one in found:
+            if one.form == CAPTURED:
+                by_device[one.device].append(one)
+        for device, best in by_device.items():
+            keys = [(one.suite, one.model, device, dtype, one.batch_rows) for one in best]
+            times = [
+                plain_s / one.step_s
+                for one, key in zip(best, keys, strict=True)
+                if (plain_s := plain.get(key)) is not None
+            ]
+            told = f" ({figures(median(times))} times as fast as the plain loop" if times else ""
+            told += ", in the middle)" if len(times) > 1 else ")" * bool(times)
+            yield (
+                f"In {len(best)} of {len(found)} cases ({_MODES[mode]}, {dtype}) {device} is that "
+                f"fast where data are kept on it and each step is captured as one graph{told}; "
+                "`reparto run` does so with a script by itself."
+            )
 
 
 def _as_fast(found: Sequence[Choice], device: str) -> str:
@@ -107,12 +137,10 @@ def _of_several(rows: Sequence[Measurement]) -> Iterator[str]:
     several: dict[_Group, list[Measurement]] = defaultdict(list)
     for row in rows:
         if row.step_s and row.mode == "train":
-            work = row.work
-            key: _Group = (work.suite, work.model, row.device, row.dtype, work.batch_rows)
             if row.strategy != "single":
-                several[key].append(row)
-            elif row.form == "plain":
-                single[key] = row.step_s
+                several[_group(row)].append(row)
+            elif row.form == PLAIN:
+                single[_group(row)] = row.step_s
     for key, found in several.items():
         best = min(found, key=lambda row: row.step_s or 0.0)
         if key not in single or not best.step_s:
@@ -127,6 +155,11 @@ def _of_several(rows: Sequence[Measurement]) -> Iterator[str]:
         )
         sure = "" if not _badly(best) else " (known badly)"
         yield f"Several for {name} at batch {rows_} on {device}: {who} {verdict}{sure}."
+
+
+def _group(row: Measurement) -> _Group:
+    work = row.work
+    return work.suite, work.model, row.device, row.dtype, work.batch_rows
 
 
 def _badly(row: Measurement) -> bool:

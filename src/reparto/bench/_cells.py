@@ -22,7 +22,8 @@ Source = Literal["grid", "cnn", "model", "script"]
 DTYPES: tuple[DType, ...] = ("f32", "tf32", "bf16")
 BATCHES = (2, 8, 32, 128, 512, 1024)
 CALLS = (1, 2, 64, 512, 1024)
-ACCELERATED = "accelerated"
+PLAIN, CAPTURED, ACCELERATED = "plain", "captured", "accelerated"
+LOOPS = (PLAIN, CAPTURED)
 FORMS = ("eager", "compiled", "exported", "onnx")
 
 
@@ -47,6 +48,7 @@ class Request:
         dtypes: Precisions.
         modes: Training, inference, or both.
         forms: Of inference.
+        loops: Of training; a captured step needs a GPU.
         models: Of the grid, only these; empty for all.
         entries: Strategies beside one plain worker.
         workers: Of those strategies.
@@ -66,6 +68,7 @@ class Request:
     dtypes: tuple[DType, ...] = ("f32",)
     modes: tuple[Mode, ...] = ("train", "infer")
     forms: tuple[str, ...] = FORMS[:3]
+    loops: tuple[str, ...] = LOOPS
     models: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     workers: tuple[int, ...] = (2,)
@@ -98,7 +101,7 @@ class Cell:
     suite: str
     model: str
     mode: Mode = "train"
-    form: str = "plain"
+    form: str = PLAIN
     device: str = "cpu"
     dtype: DType = "f32"
     batch_rows: int = 0
@@ -128,7 +131,8 @@ class Cell:
     def title(self) -> str:
         """The cell, as people are told of it."""
         rows = f"within {self.deadline_s:g} s" if self.deadline_s else f"{self.batch_rows} rows"
-        what = "training" if self.mode == "train" else f"inference, {self.form}"
+        what = "training" if self.mode == "train" else "inference"
+        what += "" if self.form == PLAIN else f", {self.form}"
         is_told = self.suite.endswith(self.model)
         name = self.suite if is_told else f"{self.suite} {self.model}"
         parts = [name, what, self.device, self.dtype]
@@ -239,7 +243,9 @@ def _of_model(
             continue
         if "train" in request.modes:
             for rows in request.batches:
-                yield cell(dtype=dtype, batch_rows=rows)
+                for form in request.loops:
+                    if form == PLAIN or device.startswith("cuda"):
+                        yield cell(form=form, dtype=dtype, batch_rows=rows)
         if "infer" in request.modes:
             for form in request.forms:
                 for rows in request.calls:

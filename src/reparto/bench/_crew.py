@@ -111,7 +111,7 @@ class Crew:
                 stderr=log,
                 text=True,
                 start_new_session=True,  # Ctrl-C ends us, and we end it
-                env={**os.environ, "OMP_NUM_THREADS": str(threads())},
+                env={**os.environ, **_same_each_time()},
             )
         threading.Thread(
             target=_listen, args=(self._process, self._lines), name="reparto-bench", daemon=True
@@ -128,6 +128,11 @@ class Crew:
             memory = ", as the system does when memory runs out" if name == "SIGKILL" else ""
             return f"the process that measured was killed by {name}{memory}"
         return f"the process that measured left with status {status}; see {self._log.name}"
+
+
+def _same_each_time() -> dict[str, str]:
+    """Threads as they are told in the environment, and dictionaries that collide the same way."""
+    return {"OMP_NUM_THREADS": str(threads()), "PYTHONHASHSEED": "0"}
 
 
 def _listen(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:

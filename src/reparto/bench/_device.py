@@ -11,17 +11,18 @@ import ctypes
 import gc
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from reparto.bench._cells import DType
+from reparto.bench._core import Anywhere, Core
 from reparto.bench._environment import cpu_name
 from reparto.bench._nvml import Nvml
 from reparto.bench._watch import CpuWatch, GpuWatch
-from reparto.errors import UsageError
+from reparto.errors import RepartoError, UsageError
 
 _PEAK_S = 0.3  # of multiplying, for the peak of a device
 _GPU_SIDE, _CPU_SIDE = 8192, 2048
@@ -53,6 +54,7 @@ class Device:
         self.watch: CpuWatch | GpuWatch = (
             GpuWatch(Nvml(_uuid(self.torch))) if self.is_gpu else CpuWatch()
         )
+        self.core = Core() if self.is_gpu and Core.possible() else Anywhere()
         self._base = 0
 
     @property
@@ -101,7 +103,17 @@ class Device:
 
     @contextlib.contextmanager
     def computing(self, dtype: DType) -> Iterator[None]:
-        """Compute in that precision inside.
+        """Compute in that precision inside, with weights that stay as they are.
+
+        Raises:
+            UsageError: If the device cannot.
+        """
+        with self.precision(dtype), self.autocast(dtype):
+            yield
+
+    @contextlib.contextmanager
+    def precision(self, dtype: DType) -> Iterator[None]:
+        """Compute products in that precision inside, as far as the device is to be told.
 
         Raises:
             UsageError: If the device cannot.
@@ -113,10 +125,46 @@ class Device:
         if self.is_gpu:
             torch.backends.cudnn.allow_tf32 = dtype == "tf32"
         try:
-            with torch.autocast(self.torch.type, torch.bfloat16, enabled=dtype == "bf16"):
-                yield
+            yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+    def autocast(self, dtype: DType) -> contextlib.AbstractContextManager[object]:
+        """What torch itself is to be told, around each step: it keeps weights that it has cast."""
+        if dtype != "bf16":
+            return contextlib.nullcontext()
+        return torch.autocast(self.torch.type, torch.bfloat16)
+
+    # -------------------------------------------------------------------------- graphs
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Work on a stream of its own inside, as what is to be captured has to before."""
+        if not self.is_gpu:
+            yield
+            return
+        stream = torch.cuda.Stream(self.torch)
+        stream.wait_stream(torch.cuda.current_stream(self.torch))
+        with torch.cuda.stream(stream):
+            yield
+        torch.cuda.current_stream(self.torch).wait_stream(stream)
+
+    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What launches all of that work at once.
+
+        Raises:
+            RepartoError: If it cannot be captured; the process is of no use afterwards.
+        """
+        if not self.is_gpu:
+            raise UsageError("only a GPU's work can be captured")
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                work()
+        except Exception as error:  # of a user's model; the end of a capture may raise another
+            said = " ".join(str(_first(error)).split())
+            raise RepartoError(f"a step cannot be captured as a CUDA graph: {said}") from error
+        return graph.replay
 
     def peak_flops(self, dtype: DType) -> float:
         """Multiplications and additions a second, measured with one large product."""
@@ -140,6 +188,12 @@ class Device:
 def share(flops_per_s: float, peak: float) -> float | None:
     """Of a device's peak; None where that is not known, or was disturbed when it was measured."""
     return flops_per_s / peak if flops_per_s and flops_per_s <= peak else None
+
+
+def _first(error: BaseException) -> BaseException:
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def _status_bytes(field: str) -> int:

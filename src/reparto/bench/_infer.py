@@ -3,7 +3,8 @@
     eager     the model as it is                     compiled  torch.compile
     exported  torch.export, then run                 onnx      ONNX Runtime, where it is installed
 
-A form is made once for a model, for any number of samples.
+A form is made once for a model, for any number of samples. On a GPU only calls count during which
+the processor's core was calm, but for p99: what is in time is so on a busy machine too.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import torch
 from torch import Tensor
 
 from reparto.bench._cells import Cell
+from reparto.bench._core import Anywhere
 from reparto.bench._device import Device, share
 from reparto.bench._statistics import interval, median, percentile
+from reparto.bench._stretches import Stretches
 from reparto.bench._subject import Subject
 from reparto.errors import MissingExtraError
 from reparto.spec import Measurement
 
 TIMED_S = 0.15
+GPU_TIMED_S, GPU_MOST_S = 0.1, 0.3  # calm and at all
+_STRETCH_S = 0.01
 MIN_CALLS, MAX_CALLS = 20, 2000
 SLOW_S, SLOW_CALLS = 1.0, 3  # of calls that take longer, so few will do
 _ROOM = 0.9  # of a deadline: 99 of 100 calls are to meet it, and one is tried
@@ -110,20 +115,21 @@ def infer(subject: Subject, cell: Cell, forms: Forms, peak_flops: float) -> Meas
     x = rows_of(subject.x, cell.batch_rows)
     device.begin_peak()
     with torch.inference_mode(), device.computing(cell.dtype):
-        for _ in range(3):  # the first one may compile
+        _warm_up(answer, x)  # not held: what compiles may need all cores
+        with device.core.held():
+            if device.is_gpu:
+                _warm_up(answer, x)
+            device.watch.begin()
             began = time.perf_counter()
-            answer(x)
-            if time.perf_counter() - began > SLOW_S:
-                break
-        device.watch.begin()
-        began = time.perf_counter()
-        times = latencies(answer, x)
-        elapsed_s = time.perf_counter() - began
+            kept = latencies(answer, x, _room(device), device.core)
+            elapsed_s = time.perf_counter() - began
     seen = device.watch.end()
+    times = kept.times
     step_s = median(times)
     low_s, high_s = interval(times)
     flops = subject.flops(cell.batch_rows, train=False)
-    few = (f"p99 of {len(times)} calls: the slowest of them",) if len(times) < 100 else ()
+    every = len(kept.every)
+    few = (f"p99 of {every} calls: the slowest of them",) if every < 100 else ()
     return Measurement(
         work=subject.work(cell),
         hidden=subject.hidden,
@@ -133,34 +139,48 @@ def infer(subject: Subject, cell: Cell, forms: Forms, peak_flops: float) -> Meas
         device_name=device.label,
         threads=device.threads,
         dtype=cell.dtype,
-        num_steps=len(times),
+        num_steps=every,
         step_s=step_s,
         low_s=low_s,
         high_s=high_s,
-        p99_s=percentile(times, 0.99),
+        p99_s=percentile(kept.every, 0.99),
         samples_per_s=cell.batch_rows / step_s,
         flops_a_step=flops,
         share_of_peak=share(flops / step_s, peak_flops),
         peak_bytes=device.peak_bytes(),
         energy_j=seen.energy_j * step_s / elapsed_s if seen.energy_j is not None else None,
-        flags=seen.flags,
-        notes=(*seen.notes, *few),
+        flags=kept.marked(seen.flags),
+        notes=(*seen.notes, *device.core.notes, *kept.notes, *few),
     )
 
 
-def latencies(answer: Answer, x: Tensor, timed_s: float = TIMED_S) -> list[float]:
-    """Seconds of each of several calls."""
-    times: list[float] = []
-    spent = 0.0
-    while len(times) < MAX_CALLS:
-        least = SLOW_CALLS if times and times[0] > SLOW_S else MIN_CALLS
-        if spent >= timed_s and len(times) >= least:
-            break
+def _warm_up(answer: Answer, x: Tensor) -> None:
+    for _ in range(3):  # the first one may compile
         began = time.perf_counter()
         answer(x)
-        times.append(time.perf_counter() - began)
-        spent += times[-1]
-    return times
+        if time.perf_counter() - began > SLOW_S:
+            break
+
+
+def _room(device: Device) -> Stretches:
+    return Stretches(*((GPU_TIMED_S, GPU_MOST_S) if device.is_gpu else (TIMED_S, TIMED_S)))
+
+
+def latencies(answer: Answer, x: Tensor, kept: Stretches, core: Anywhere) -> Stretches:
+    """Seconds of each of several calls."""
+    calm = core.calm()
+    while len(kept.every) < MAX_CALLS:
+        slow = kept.every and kept.every[0] > SLOW_S
+        if kept.enough and len(kept.every) >= (SLOW_CALLS if slow else MIN_CALLS):
+            break
+        times: list[float] = []
+        while sum(times) < _STRETCH_S:
+            began = time.perf_counter()
+            answer(x)
+            times.append(time.perf_counter() - began)
+        before, calm = calm, core.calm()
+        kept.add(times, sum(times), counts=before and calm)
+    return kept
 
 
 def rows_of(x: Tensor, count: int) -> Tensor:

@@ -15,11 +15,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from reparto.bench._cells import Cell
 from reparto.bench._device import Device
+from reparto.bench._loop import Loop
 from reparto.bench._operations import in_words
 from reparto.bench._statistics import median
 from reparto.bench._subject import Subject
 from reparto.bench._tensorboard import write_logs
-from reparto.bench._train import Loop
 
 TRACE = "step.pt.trace.json"
 WARM_UP, LOGGED, TRACED = 3, 20, 1
@@ -42,7 +42,7 @@ def trace(subject: Subject, cell: Cell, device: Device, folder: Path) -> tuple[s
     loop.steps(WARM_UP)
     losses, times = [], []
     loop.model.train()
-    with device.computing(cell.dtype):
+    with device.precision(cell.dtype):
         for _ in range(LOGGED):
             began = time.perf_counter()
             losses.append(loop.step().item())

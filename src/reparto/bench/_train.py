@@ -1,84 +1,32 @@
-"""Times training steps: the plain loop, as people write it, with its data on the host.
+"""Times training steps of a loop.
 
 ├ loss ┤ warm-up │ target_steps, timed │ loss │ more steps, timed, until the time is good ┤
          └──────── the same work ──────┘        └── a fast device makes more of these
+
+On a GPU, blocks of steps are timed, with a wait at the end of each. A block counts if the
+processor's core was calm, or if the GPU was what it waited for.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 
-import torch
-from torch import Tensor, nn
-
-from reparto.bench._cells import Cell
-from reparto.bench._data import HELD
+from reparto.bench._captured import CapturedLoop
+from reparto.bench._cells import CAPTURED, Cell
 from reparto.bench._device import Device, share
+from reparto.bench._loop import Loop
 from reparto.bench._statistics import interval, median
+from reparto.bench._stretches import Stretches
 from reparto.bench._subject import Subject
 from reparto.spec import Measurement
 
 WARM_UP = 3
 TIMED_S = 0.8
+GPU_TIMED_S, GPU_MOST_S = 0.25, 0.75  # calm and at all: its times are steadier than a processor's
 _BLOCK_S = 0.02  # of GPU work between two waits: waiting itself takes some microseconds
-_CHUNK = 256
-
-
-class Loop:
-    """Trains a model, batch by batch.
-
-    Args:
-        subject: The model and its data.
-        cell: How.
-        device: Where.
-    """
-
-    def __init__(self, subject: Subject, cell: Cell, device: Device) -> None:
-        self._x, self._y, self._rows = subject.x, subject.y, cell.batch_rows
-        if cell.batch_rows > len(self._x):
-            raise ValueError(f"there are only {len(self._x)} samples")
-        self._device, self._dtype = device, cell.dtype
-        self.model: nn.Module = subject.model(device.torch)
-        self._optimizer = torch.optim.Adam(self.model.parameters(), lr=subject.rate)
-        self._batch_of = self._batches()
-
-    def step(self) -> Tensor:
-        """Make one step."""
-        x, y = next(self._batch_of)
-        x, y = x.to(self._device.torch), y.to(self._device.torch)
-        loss = nn.functional.mse_loss(self.model(x), y)
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
-        return loss
-
-    def steps(self, count: int) -> None:
-        """Make several."""
-        self.model.train()
-        with self._device.computing(self._dtype):
-            for _ in range(count):
-                self.step()
-
-    def held_loss(self) -> float:
-        """The mean loss of the held samples, as it is now."""
-        self.model.eval()
-        total = 0.0
-        with torch.inference_mode(), self._device.computing(self._dtype):
-            for first in range(0, min(HELD, len(self._x)), _CHUNK):
-                last = min(first + _CHUNK, HELD, len(self._x))
-                x = self._x[first:last].to(self._device.torch)
-                y = self._y[first:last].to(self._device.torch)
-                loss = nn.functional.mse_loss(self.model(x).float(), y)
-                total += loss.item() * (last - first)
-        return total / min(HELD, len(self._x))
-
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        while True:
-            for first in range(0, len(self._x) - self._rows + 1, self._rows):
-                part = slice(first, first + self._rows)
-                yield self._x[part], self._y[part]
+_WAITED = 0.1  # of a block: a processor that asks for work sooner than it is done is in time
+_OWN = 0.95  # of the time of asking: if other processes have more of the core, they disturb
 
 
 def train(subject: Subject, cell: Cell, device: Device, peak_flops: float) -> Measurement:
@@ -92,22 +40,23 @@ def train(subject: Subject, cell: Cell, device: Device, peak_flops: float) -> Me
     """
     work = subject.work(cell)
     device.tidy()
-    loop = Loop(subject, cell, device)
+    loop = (CapturedLoop if cell.form == CAPTURED else Loop)(subject, cell, device)
     loss_first = loop.held_loss()
     device.begin_peak()
     device.watch.begin()
     energy_began = time.perf_counter()
-    loop.steps(WARM_UP)
-    device.wait()
-    times, made, spent_s = _timed(loop, device, work.target_steps - WARM_UP)
-    peak_bytes = device.peak_bytes()
-    loss_last = loop.held_loss()
-    more, more_made, _ = _timed(loop, device, None, already_s=spent_s)
+    with device.core.held():
+        loop.steps(WARM_UP)
+        device.wait()
+        clock = Clock(loop, device)
+        clock.run(work.target_steps - WARM_UP)
+        peak_bytes = device.peak_bytes()
+        loss_last = loop.held_loss()
+        clock.run(None)
     elapsed_s = time.perf_counter() - energy_began
     seen = device.watch.end()
-    num_steps = made + more_made
-    step_s = median([*times, *more])
-    low_s, high_s = interval([*times, *more])
+    step_s = median(clock.times)
+    low_s, high_s = interval(clock.times)
     flops = subject.flops(cell.batch_rows, train=True)
     energy = seen.energy_j * step_s / elapsed_s if seen.energy_j is not None else None
     return Measurement(
@@ -119,7 +68,7 @@ def train(subject: Subject, cell: Cell, device: Device, peak_flops: float) -> Me
         device_name=device.label,
         threads=device.threads,
         dtype=cell.dtype,
-        num_steps=num_steps,
+        num_steps=clock.made,
         step_s=step_s,
         low_s=low_s,
         high_s=high_s,
@@ -132,37 +81,56 @@ def train(subject: Subject, cell: Cell, device: Device, peak_flops: float) -> Me
         loss_first=loss_first,
         loss_last=loss_last,
         loss_constant=subject.data.loss_constant,
-        flags=seen.flags,
-        notes=(*seen.notes, *_of_data(subject)),
+        flags=clock.kept.marked(seen.flags),
+        notes=(*seen.notes, *device.core.notes, *clock.kept.notes, *_of_data(subject)),
     )
 
 
-def _timed(
-    loop: Loop, device: Device, count: int | None, already_s: float = 0.0
-) -> tuple[list[float], int, float]:
-    """Time steps: so many, or until all that was timed lasts long enough.
+class Clock:
+    """Times steps, block by block.
 
-    Returns:
-        Seconds of a step, one number for each block of steps between two waits; how many
-        steps; and all the time that was timed.
+    Args:
+        loop: What makes them.
+        device: Where.
     """
-    times: list[float] = []
-    if count is None and already_s >= TIMED_S:
-        return times, 0, already_s
-    block, made, spent, took = 1, 0, already_s, 0.0
-    while made < count if count is not None else spent < TIMED_S:
-        size = min(block, count - made) if count is not None else block
-        began = time.perf_counter()
-        loop.steps(size)
-        device.wait()
-        took = time.perf_counter() - began
-        made += size
-        spent += took
-        if device.is_gpu and took < _BLOCK_S / 2:  # too short: waiting would count
-            block = max(block + 1, math.ceil(size * _BLOCK_S / took))
-        elif size == block:
-            times.append(took / size)
-    return times or [took / size], made, spent
+
+    def __init__(self, loop: Loop, device: Device) -> None:
+        self._loop, self._device = loop, device
+        enough = (GPU_TIMED_S, GPU_MOST_S) if device.is_gpu else (TIMED_S, TIMED_S)
+        self.kept = Stretches(*enough)
+        self.made = 0
+        self._block, self._last_s = 1, 0.0
+        self._calm = device.core.calm()
+
+    @property
+    def times(self) -> list[float]:
+        """Seconds of a step, one number for each block that counts."""
+        return self.kept.times or [self._last_s]
+
+    def run(self, count: int | None) -> None:
+        """Make steps: so many, or until all that was timed lasts long enough."""
+        until = None if count is None else self.made + count
+        while self.made < until if until is not None else not self.kept.enough:
+            self._stretch(self._block if until is None else min(self._block, until - self.made))
+
+    def _stretch(self, size: int) -> None:
+        began, own_s = time.perf_counter(), time.process_time()
+        self._loop.steps(size)
+        asked, own_s = time.perf_counter(), time.process_time() - own_s
+        self._device.wait()
+        ended = time.perf_counter()
+        before, self._calm = self._calm, self._device.core.calm()
+        took, self._last_s = ended - began, (ended - began) / size
+        self.made += size
+        calm = (
+            before and self._calm and (not self._device.is_gpu or own_s > _OWN * (asked - began))
+        )
+        counts = calm or ended - asked > _WAITED * took
+        if self._device.is_gpu and took < _BLOCK_S / 2:  # too short: waiting would count
+            self._block = max(self._block + 1, math.ceil(size * _BLOCK_S / took))
+            self.kept.add((), took, counts=counts)
+        else:
+            self.kept.add((self._last_s,) if size == self._block else (), took, counts=counts)
 
 
 def _of_data(subject: Subject) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
         "--forms",
         type=_forms,
         metavar="LIST",
-        help="of inference: eager, compiled, exported, onnx",
+        help="of training: plain, captured (GPUs); of inference: eager, compiled, exported, onnx",
     )
     add("--models", type=_words, default=(), metavar="LIST", help="of the grid, only these")
     add("--train", action="store_true", help="only training")
@@ -142,12 +142,13 @@ def _all_options(args: argparse.Namespace) -> argparse.Namespace:
 
 def _request(args: argparse.Namespace) -> Request:
     from reparto import bench, sweep
-    from reparto.bench._cells import BATCHES, CALLS, Entry
+    from reparto.bench._cells import BATCHES, CALLS, LOOPS, Entry
     from reparto.spec import parse_time
 
     targets = tuple(args.target.split(",")) if "," in args.target else (args.target,)
     given = sweep.parse_entries(args.strategies) if args.strategies else ()
     modes = tuple(mode for mode in _STRICT if getattr(args, mode)) or _STRICT
+    given_forms = args.forms or ()
     own = args.script_args[1:] if args.script_args[:1] == ["--"] else args.script_args
     return bench.Request(
         targets=targets,
@@ -157,7 +158,8 @@ def _request(args: argparse.Namespace) -> Request:
         calls=args.calls or CALLS,
         dtypes=args.dtype,
         modes=modes,  # type: ignore[arg-type]
-        forms=args.forms or bench.forms_here(),
+        forms=tuple(one for one in given_forms if one not in LOOPS) or bench.forms_here(),
+        loops=tuple(one for one in given_forms if one in LOOPS) or LOOPS,
         models=args.models,
         entries=tuple(Entry(label=one.label, strategy=one.strategy) for one in given),
         workers=args.workers,
@@ -189,7 +191,7 @@ def _dtypes(text: str) -> tuple[str, ...]:
 
 
 def _forms(text: str) -> tuple[str, ...]:
-    return _of(text, ("eager", "compiled", "exported", "onnx"))
+    return _of(text, ("plain", "captured", "eager", "compiled", "exported", "onnx"))
 
 
 def _of(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
