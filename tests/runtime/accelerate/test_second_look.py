@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from tests.runtime.accelerate.trained import CPU, accelerated, same
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from reparto.runtime.accelerate import _second_look
 from reparto.runtime.accelerate._compiled import Compiled, compiled
@@ -31,17 +32,19 @@ class Net(nn.Module):
 def trained(num_steps=20):
     """Losses are kept as tensors, too: the script may read them much later."""
     torch.manual_seed(5)
-    x = torch.randn(12, 4)
+    loader = DataLoader(TensorDataset(torch.randn(48, 4)), batch_size=12, shuffle=True)
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     losses, kept = [], []
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss = F.mse_loss(net(x), x)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-        kept.append(loss)
+    for _ in range(num_steps // 4):
+        for (x,) in loader:
+            x = x.to("cpu")
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), x)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            kept.append(loss)
     return losses, kept, [one.detach() for one in (*net.parameters(), *net.buffers())]
 
 

@@ -51,7 +51,7 @@ def compiled(tape: Tape, device: str) -> Tape | None:
     part: list[Call] = []
     for call in before:
         (part if _is_forward(call) else first).append(call)
-    made = {ref for call in part for ref in refs_in(call.result) if type(ref) is Made}
+    made = _made(part) - _made(first)  # a call may return what it was given
     if len(part) < 2 or any(made & set(_used(call)) for call in first):
         return None
     wanted = {ref for call in behind for ref in _used(call)}
@@ -68,6 +68,10 @@ def _is_forward(call: Call) -> bool:
     return not isinstance(call.func, (Rows, ZeroOf, StepOf)) and (
         call.func not in FACTORIES and call.func != SET_GRAD
     )
+
+
+def _made(calls: Sequence[Call]) -> set[Made]:
+    return {ref for call in calls for ref in refs_in(call.result) if type(ref) is Made}
 
 
 def _used(call: Call) -> list[Made | Given]:
