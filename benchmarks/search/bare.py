@@ -94,5 +94,7 @@ def _fit(x: _Floats, y: _Floats, asked: _Floats, kind: str, seed: int) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        forest = RandomForestRegressor(settings["num_trees"], random_state=seed, n_jobs=1)
+        forest = RandomForestRegressor(
+            settings["num_trees"], max_features=1 / 3, random_state=seed, n_jobs=1
+        )
         forest.fit(x, y).predict(asked)
