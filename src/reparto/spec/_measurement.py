@@ -44,7 +44,8 @@ class Measurement:
         hidden: Widths of the hidden layers of a perceptron; empty for others.
         mode: ``train`` or ``infer``.
         form: ``plain`` (the script's own loop), ``captured`` (a step as one graph of a GPU),
-            ``accelerated`` (``reparto run --accelerate``), or, for inference, ``eager``, ``compiled``, ``exported``, ``onnx``.
+            ``accelerated`` (``reparto run --accelerate``), or, for inference, ``eager``,
+            ``compiled``, ``exported``, ``onnx``.
         device: As torch names it, ``cpu`` or ``cuda:0``.
         device_name: As people name it.
         threads: That computed on a CPU; 0 on a GPU.
