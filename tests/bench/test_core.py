@@ -162,6 +162,13 @@ def test_where_hardly_anything_was_calm_all_counts_and_is_known_badly():
     assert kept.notes
 
 
+def test_patience_for_calmer_moments_ends():
+    core = Core(Machine(1.0))
+    granted = [core.patience_s() for _ in range(100)]
+    assert granted[0] > 0 == granted[-1]
+    assert sum(granted) == _core.PATIENCE_S
+
+
 class Gpu:
     """A GPU and a processor that share a clock."""
 
@@ -170,7 +177,10 @@ class Gpu:
     def __init__(self, asking_s, working_s, calm=lambda: True):
         self.asking_s, self.working_s, self.calm = asking_s, working_s, calm
         self.now = self.done = self.own = 0.0
-        self.core, self.slower, self.others = self, 1.0, 0.0
+        self.core, self.slower, self.others, self.patience = self, 1.0, 0.0, 0.0
+
+    def patience_s(self):
+        return self.patience
 
     def steps(self, count):
         for _ in range(count):
@@ -224,6 +234,15 @@ def test_a_processor_that_is_never_calm_ends_and_is_known_badly(timed):
     clock = timed(gpu)
     assert clock.kept.disturbed
     assert gpu.now < 2 * _train.GPU_MOST_S
+
+
+def test_a_calmer_moment_is_waited_for_where_none_was_seen(timed):
+    gpu = Gpu(0.001, 1e-5)
+    gpu.calm = lambda: gpu.now > 1.2
+    gpu.patience = 1.5
+    clock = timed(gpu)
+    assert not clock.kept.disturbed
+    assert gpu.now < 1.6
 
 
 def test_other_processes_on_the_core_are_seen_although_the_probe_is_not_disturbed(timed):

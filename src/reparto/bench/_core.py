@@ -25,6 +25,7 @@ import torch
 CALM = 1.06
 _QUICK = 0.05  # of all probes: the quickest of them may have been luck
 _REMEMBERED = 2000  # probes, some minutes of timing: clocks of a processor change
+PATIENCE_S, _PATIENCE_A_ROW_S = 60.0, 1.5  # of a process, for rows that nothing calm was seen of
 _MOST_CORES = 16  # that are looked at together
 _PIECES, _CALLS = 3, 150  # of a probe
 
@@ -79,6 +80,10 @@ class Anywhere:
         """Nothing is probed, so all that is timed counts."""
         return True
 
+    def patience_s(self) -> float:
+        """For how long it pays to wait for a calmer moment."""
+        return 0.0
+
 
 class Core(Anywhere):
     """Holds all threads of this process on one core.
@@ -96,6 +101,7 @@ class Core(Anywhere):
         self._allowed: list[int] = []
         self._core: int | None = None
         self._quick_s, self._slow, self._turn = 0.0, 0, 0
+        self._patience_s = PATIENCE_S
 
     @staticmethod
     def possible() -> bool:
@@ -135,6 +141,12 @@ class Core(Anywhere):
             return self._slow == 0
         self._move()
         return False
+
+    def patience_s(self) -> float:
+        """For how long it pays to wait for a calmer moment; on a machine that has none, not."""
+        granted = min(self._patience_s, _PATIENCE_A_ROW_S)
+        self._patience_s -= granted
+        return granted
 
     def _stay(self) -> bool:
         self._hold()

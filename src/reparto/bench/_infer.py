@@ -31,7 +31,7 @@ from reparto.spec import Measurement
 TIMED_S = 0.15
 GPU_TIMED_S, GPU_MOST_S = 0.1, 0.3  # calm and at all
 _STRETCH_S = 0.01
-MIN_CALLS, MAX_CALLS = 20, 2000
+MIN_CALLS = 20
 SLOW_S, SLOW_CALLS = 1.0, 3  # of calls that take longer, so few will do
 _ROOM = 0.9  # of a deadline: 99 of 100 calls are to meet it, and one is tried
 _MOST_ROWS = 1 << 20
@@ -169,10 +169,11 @@ def _room(device: Device) -> Stretches:
 def latencies(answer: Answer, x: Tensor, kept: Stretches, core: Anywhere) -> Stretches:
     """Seconds of each of several calls."""
     calm = core.calm()
-    while len(kept.every) < MAX_CALLS:
+    while True:
         slow = kept.every and kept.every[0] > SLOW_S
-        if kept.enough and len(kept.every) >= (SLOW_CALLS if slow else MIN_CALLS):
-            break
+        done = kept.enough and len(kept.every) >= (SLOW_CALLS if slow else MIN_CALLS)
+        if done and not kept.extended(core.patience_s):
+            return kept
         times: list[float] = []
         while sum(times) < _STRETCH_S:
             began = time.perf_counter()
@@ -180,7 +181,6 @@ def latencies(answer: Answer, x: Tensor, kept: Stretches, core: Anywhere) -> Str
             times.append(time.perf_counter() - began)
         before, calm = calm, core.calm()
         kept.add(times, sum(times), counts=before and calm)
-    return kept
 
 
 def rows_of(x: Tensor, count: int) -> Tensor:

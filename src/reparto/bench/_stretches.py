@@ -6,7 +6,7 @@ row is known badly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reparto.spec import Flag
 
@@ -25,6 +25,7 @@ class Stretches:
         self._enough_s, self._most_s = enough_s, most_s
         self.every: list[float] = []
         self._good: list[float] = []
+        self._is_extended = False
         self._num_good, self._num, self._good_s, self._spent_s = 0, 0, 0.0, 0.0
 
     def add(self, times: Sequence[float], seconds: float, *, counts: bool) -> None:
@@ -43,6 +44,14 @@ class Stretches:
         if counts and times:
             self._good += times
             self._num_good += 1
+
+    def extended(self, seconds: Callable[[], float]) -> bool:
+        """Go on for some more seconds, once, if hardly anything was timed in peace."""
+        if self._is_extended or not self.disturbed:
+            return False
+        self._is_extended = True
+        self._most_s += seconds()
+        return not self.enough
 
     @property
     def enough(self) -> bool:

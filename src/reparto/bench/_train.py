@@ -112,6 +112,8 @@ class Clock:
         until = None if count is None else self.made + count
         while self.made < until if until is not None else not self.kept.enough:
             self._stretch(self._block if until is None else min(self._block, until - self.made))
+        if count is None and self.kept.extended(self._device.core.patience_s):
+            self.run(None)
 
     def _stretch(self, size: int) -> None:
         began, own_s = time.perf_counter(), time.process_time()
