@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from tests.runtime.accelerate.trained import CPU, accelerated, same
 from torch import nn
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from reparto.runtime.accelerate import _second_look
@@ -38,7 +39,7 @@ def trained(num_steps=20):
     losses, kept = [], []
     for _ in range(num_steps // 4):
         for (x,) in loader:
-            x = x.to("cpu")
+            x = x.to("cpu")  # which is the GPU, for a script that runs on one
             optimizer.zero_grad()
             loss = F.mse_loss(net(x), x)
             loss.backward()
@@ -62,7 +63,7 @@ def looking_again(gain, after_steps=6):
             lambda tape: RepeatPlayer(tape, CPU, accelerator.home),
             accelerator.gradients,
             timed,
-            "cpu",
+            accelerator.home,
             is_relaxed=False,
             clock=lambda: next(steps) * _second_look.AFTER_S / after_steps,
         )
@@ -83,6 +84,21 @@ def test_what_is_faster_is_played_from_then_on_and_comes_to_the_same():
         (told,) = accelerator.second_look.told()
     assert told.startswith("compiled, 1.30 times as fast, in ")
     same(plain, found, within=1e-5)
+
+
+def test_what_is_compiled_is_sent_where_the_calls_were_sent(monkeypatch):
+    """A script's ``to("cpu")`` is sent to the GPU by whoever makes the calls."""
+    with looking_again(gain=1.3) as accelerator:
+        original, sent = accelerator.home.run, []
+
+        def run(func, args, kwargs):
+            if func is torch.Tensor.to and isinstance(args[0], FunctionalTensor):
+                sent.append(args[1])
+            return original(func, args, kwargs)
+
+        monkeypatch.setattr(accelerator.home, "run", run)
+        trained()
+    assert "cpu" in sent
 
 
 def test_what_is_not_faster_is_left():
@@ -128,7 +144,7 @@ def test_gradients_that_go_back_in_another_way_are_not_compiled(goes_back):
     with accelerated() as accelerator:
         make = accelerator.engine._make_player
         accelerator.engine._make_player = lambda tape: (
-            tapes.append(compiled(tape, "cpu")) or make(tape)
+            tapes.append(compiled(tape, "cpu", accelerator.home.run)) or make(tape)
         )
         net, x = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)), torch.randn(5, 4)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

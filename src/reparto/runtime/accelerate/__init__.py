@@ -103,9 +103,12 @@ class Accelerator:
         #: Whether tapes are looked at again; None for not.
         self.second_look: SecondLook | None = None
         if capture == "graph":
-            timed, kind = _precision.seconds, device.type
             self.second_look = SecondLook(
-                self._graph, self.gradients, timed, kind, is_relaxed=is_relaxed
+                self._graph,
+                self.gradients,
+                _precision.seconds,
+                self.home,
+                is_relaxed=is_relaxed,
             )
 
     # Beginning and end.

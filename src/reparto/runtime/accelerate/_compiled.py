@@ -23,7 +23,7 @@ from reparto.runtime.accelerate._calls import BACKWARD, FACTORIES, SET_GRAD
 from reparto.runtime.accelerate._channels_last import Convolving
 from reparto.runtime.accelerate._pure import PureCall
 from reparto.runtime.accelerate._resident import Rows
-from reparto.runtime.accelerate._run import make_calls, refs_in
+from reparto.runtime.accelerate._run import Run, make_calls, refs_in
 from reparto.runtime.accelerate._step_calls import StepOf, ZeroOf
 from reparto.runtime.accelerate._tape import Call, Given, Made
 from reparto.runtime.accelerate._taped import Tape
@@ -32,12 +32,13 @@ from reparto.runtime.accelerate._taped import Tape
 _PATCHES = {"fallback_random": True}
 
 
-def compiled(tape: Tape, device: str) -> Tape | None:
+def compiled(tape: Tape, device: str, run: Run) -> Tape | None:
     """The same tape with its forward part as one call, which is compiled when it is first made.
 
     Args:
         tape: As it was recorded, or as it was changed to be less precise.
         device: Whose autocast it is.
+        run: Makes one call.
 
     Returns:
         None where there is nothing to gain, or where gradients go back more than once: what is
@@ -58,7 +59,7 @@ def compiled(tape: Tape, device: str) -> Tape | None:
     wanted |= {Made(index) for index in tape.lasting}
     results = sorted(made & wanted, key=lambda ref: ref.index)
     given = dict.fromkeys(ref for call in part for ref in _used(call) if ref not in made)
-    func = Compiled(part, [*given], results, len(tape.looks), device)
+    func = Compiled(part, [*given], results, len(tape.looks), device, run)
     modes = (True, False, part[0].modes[2])
     whole = Call(func, tuple(given), {}, modes, result=tuple(results), place=part[0].place)
     return dataclasses.replace(tape, calls=[*first, whole, *behind])
@@ -87,6 +88,7 @@ class Compiled:
         results: Those that it returns.
         num_made: How many tensors all calls of the tape make.
         device: Whose autocast it is.
+        run: Makes one of them.
     """
 
     __name__ = "compiled"
@@ -98,8 +100,9 @@ class Compiled:
         results: Sequence[Made],
         num_made: int,
         device: str,
+        run: Run,
     ) -> None:
-        self._part = _Part(calls, given, results, num_made, device)
+        self._part = _Part(calls, given, results, num_made, device, run)
         #: Of its layers.
         self.tensors: list[Tensor] = [*self._part.parameters(), *self._part.buffers()]
         self._run: Any = None
@@ -133,10 +136,11 @@ class _Part(nn.Module):
         results: Sequence[Made],
         num_made: int,
         device: str,
+        run: Run,
     ) -> None:
         super().__init__()
         self._calls, self._given, self.results = calls, given, results
-        self._num_made, self._device = num_made, device
+        self._num_made, self._device, self._run = num_made, device, run
         layers = {id(one): one for call in calls for one in _modules(call.func)}
         self.layers = nn.ModuleList(layers.values())
 
@@ -145,12 +149,10 @@ class _Part(nn.Module):
         pairs = list(zip(self._given, tensors, strict=True))
         given = {ref.index: tensor for ref, tensor in pairs if type(ref) is Given}
         earlier = {ref.index: tensor for ref, tensor in pairs if type(ref) is Made}
-        made = make_calls(self._calls, given, self._num_made, self._device, _call, earlier=earlier)
+        made = make_calls(
+            self._calls, given, self._num_made, self._device, self._run, earlier=earlier
+        )
         return tuple(_there(made[ref.index]) for ref in self.results)
-
-
-def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return func(*args, **kwargs)
 
 
 def _there(tensor: Tensor | None) -> Tensor:

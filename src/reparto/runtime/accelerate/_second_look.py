@@ -23,6 +23,7 @@ from torch import Tensor
 
 from reparto.runtime.accelerate._compiled import compiled
 from reparto.runtime.accelerate._follower import Follower
+from reparto.runtime.accelerate._home import Home
 from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._precision import Timed, kept_state
 from reparto.runtime.accelerate._taped import Tape
@@ -64,7 +65,7 @@ class SecondLook:
         gradients: Makes the calls of a tape once, on the batch that a player has, and returns
             what gradients they came to.
         timed: Seconds of a launch.
-        device: Whose autocast it is.
+        home: Knows where tensors belong.
         is_relaxed: Whether numbers may have less precision.
         clock: Seconds.
     """
@@ -74,13 +75,13 @@ class SecondLook:
         make: Callable[[Tape], Player],
         gradients: Callable[[Tape, Player], Gradients],
         timed: Timed,
-        device: str,
+        home: Home,
         *,
         is_relaxed: bool,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._make, self._gradients, self._timed = make, gradients, timed
-        self._device, self._clock = device, clock
+        self._home, self._clock = home, clock
         self._is_relaxed = is_relaxed
         asked = os.environ.get("REPARTO_COMPILE_AFTER")
         self._after_s = None if asked is None else float(asked)
@@ -111,7 +112,7 @@ class SecondLook:
         return max(AFTER_S, A_CALL_S * len(tape.calls))
 
     def _compiled(self, player: Player) -> tuple[Player | None, str]:
-        tape = compiled(player.played, self._device)
+        tape = compiled(player.played, self._home.device.type, self._home.run)
         if tape is None:
             return None, ""
         is_exact = not (self._is_relaxed or any(call.modes[1] for call in player.played.calls))
