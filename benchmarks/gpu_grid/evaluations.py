@@ -259,7 +259,7 @@ def main() -> int:
     parser.add_argument("--gpu", default="cuda:0", metavar="DEVICE")
     parser.add_argument("--batch", default="32,1024", help="of the processor's training")
     parser.add_argument("--most", type=int, default=7_000_000, metavar="PARAMETERS")
-    parser.add_argument("--seconds", type=float, default=585.0, help="a part takes at most")
+    parser.add_argument("--seconds", type=float, default=565.0, help="a part takes at most")
     parser.add_argument("--out", type=Path, default=HERE / "results", metavar="FOLDER")
     parser.add_argument("--more", default=[], type=str.split, help="options of the GPU's bench")
     args = parser.parse_args()
