@@ -30,6 +30,7 @@ from typing import Any
 from run import environment, parameters
 
 from reparto.bench import advise, guarded
+from reparto.bench._statistics import percentile
 from reparto.bench._worker import row_of
 from reparto.spec import Measurement, Work
 
@@ -186,7 +187,7 @@ def _summary(far: dict[tuple[Any, ...], float], steps: list[dict[tuple[Any, ...]
     return {
         "rows": len(far),
         "median": round(statistics.median(apart), 4),
-        "p90": round(apart[int(0.9 * (len(apart) - 1))], 4),
+        "p90": round(percentile(apart, 0.9), 4),
         "worst": round(apart[-1], 4),
         "within_3_per_cent": round(sum(one <= SAME for one in apart) / len(apart), 4),
         "of_all_steps": round(
