@@ -105,8 +105,8 @@ def test_captured_steps_are_told_to_be_what_run_makes_of_a_script():
         "6400-3200": ("cuda:0", "plain"),
     }
     assert (
-        "In 2 of 3 cases (training, f32) cuda:0 is that fast where data are kept on it and each "
-        "step is captured as one graph (6.75 times as fast as the plain loop, in the middle); "
+        "In 2 of 3 cases of training in f32 that is cuda:0 with data kept on it and each step "
+        "captured as one graph (6.75 times as fast as the plain loop, in the middle); "
         "`reparto run` does so with a script by itself."
     ) in words(rows)
 

@@ -22,8 +22,11 @@ def words(
 ) -> tuple[str, ...]:
     """All sentences, in the order in which people ask."""
     return (
-        *_of_devices(choices),
-        *_of_captured(rows, choices),
+        *(
+            sentence
+            for found in _by_mode(choices).values()
+            for sentence in (*_of_devices(found), *_of_captured(rows, found))
+        ),
         *_of_crossovers(crossovers),
         *_of_prices(choices),
         *_of_several(rows),
@@ -72,8 +75,8 @@ def _of_captured(rows: Sequence[Measurement], choices: Sequence[Choice]) -> Iter
             told = f" ({figures(median(times))} times as fast as the plain loop" if times else ""
             told += ", in the middle)" if len(times) > 1 else ")" * bool(times)
             yield (
-                f"In {len(best)} of {len(found)} cases ({_MODES[mode]}, {dtype}) {device} is that "
-                f"fast where data are kept on it and each step is captured as one graph{told}; "
+                f"In {len(best)} of {len(found)} cases of {_MODES[mode]} in {dtype} that is "
+                f"{device} with data kept on it and each step captured as one graph{told}; "
                 "`reparto run` does so with a script by itself."
             )
 

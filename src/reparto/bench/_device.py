@@ -26,6 +26,7 @@ from reparto.errors import RepartoError, UsageError
 
 _PEAK_S = 0.3  # of multiplying, for the peak of a device
 _GPU_SIDE, _CPU_SIDE = 8192, 2048
+_SAID = 200  # characters of an error
 
 
 class Device:
@@ -162,7 +163,7 @@ class Device:
             with torch.cuda.graph(graph):
                 work()
         except Exception as error:  # of a user's model; the end of a capture may raise another
-            said = " ".join(str(_first(error)).split())
+            said = " ".join(str(_first(error)).split())[:_SAID]
             raise RepartoError(f"a step cannot be captured as a CUDA graph: {said}") from error
         return graph.replay
 
