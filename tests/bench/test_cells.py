@@ -42,6 +42,19 @@ def test_on_a_gpu_a_training_step_is_timed_plainly_and_captured():
     assert cells[2].title == "cnn · training, captured · cuda:0 · f32 · 8 rows"
 
 
+def test_a_form_that_no_gpu_can_take_is_timed_on_the_cpu_only():
+    request = Request(
+        targets=("cnn",),
+        devices=("cpu", "cuda:0"),
+        modes=("infer",),
+        calls=(1,),
+        forms=("eager", "onnx"),
+        cpu_only=("onnx",),
+    )
+    told = [(one.device, one.form) for one in planned_cells(request)]
+    assert told == [("cpu", "eager"), ("cpu", "onnx"), ("cuda:0", "eager")]
+
+
 def test_a_captured_step_needs_a_gpu():
     with pytest.raises(UsageError, match="nothing to measure"):
         planned_cells(Request(targets=("cnn",), modes=("train",), loops=("captured",)))

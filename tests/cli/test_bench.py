@@ -46,6 +46,7 @@ def test_forms_of_training_and_of_inference_are_chosen_by_name(told, loops, form
     everything, found = request(), request("--forms", told)
     assert found.loops == (loops or everything.loops)
     assert found.forms == (forms or everything.forms)
+    assert "onnx" not in forms or not found.cpu_only  # who names it gets it, or is told why not
 
 
 def test_what_stands_behind_a_script_is_its_own():

@@ -15,7 +15,7 @@ Measuring is code of a worker process; whoever imports this package imports no t
 
 from reparto.bench._advice import advise
 from reparto.bench._cells import Cell, Request, key_of, planned_cells
-from reparto.bench._environment import devices_here, forms_here
+from reparto.bench._environment import cpu_only_forms, devices_here, forms_here
 from reparto.bench._evaluate import Watcher, evaluate
 from reparto.bench._files import write_files
 from reparto.bench._grid import perceptrons
@@ -38,6 +38,7 @@ __all__ = [
     "Request",
     "Watcher",
     "advise",
+    "cpu_only_forms",
     "devices_here",
     "evaluate",
     "forms_here",

@@ -48,6 +48,7 @@ class Request:
         dtypes: Precisions.
         modes: Training, inference, or both.
         forms: Of inference.
+        cpu_only: Of these, those that are left out on a GPU.
         loops: Of training; a captured step needs a GPU.
         models: Of the grid, only these; empty for all.
         entries: Strategies beside one plain worker.
@@ -68,6 +69,7 @@ class Request:
     dtypes: tuple[DType, ...] = ("f32",)
     modes: tuple[Mode, ...] = ("train", "infer")
     forms: tuple[str, ...] = FORMS[:3]
+    cpu_only: tuple[str, ...] = ()
     loops: tuple[str, ...] = LOOPS
     models: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
@@ -248,6 +250,8 @@ def _of_model(
                         yield cell(form=form, dtype=dtype, batch_rows=rows)
         if "infer" in request.modes:
             for form in request.forms:
+                if form in request.cpu_only and device.startswith("cuda"):
+                    continue
                 for rows in request.calls:
                     yield cell(mode="infer", form=form, dtype=dtype, batch_rows=rows)
             if request.deadline_s is not None:

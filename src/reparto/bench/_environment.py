@@ -49,6 +49,11 @@ def forms_here() -> tuple[str, ...]:
     return FORMS if has_onnx else FORMS[:3]
 
 
+def cpu_only_forms() -> tuple[str, ...]:
+    """Those of them that no GPU can take: ONNX Runtime has a package of its own for GPUs."""
+    return () if _version("onnxruntime-gpu") else FORMS[3:]
+
+
 def threads() -> int:
     """That compute on the CPU, in the process that measures."""
     given = os.environ.get("OMP_NUM_THREADS", "")

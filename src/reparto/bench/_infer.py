@@ -25,7 +25,7 @@ from reparto.bench._device import Device, share
 from reparto.bench._statistics import interval, median, percentile
 from reparto.bench._stretches import Stretches
 from reparto.bench._subject import Subject
-from reparto.errors import MissingExtraError
+from reparto.errors import MissingExtraError, UsageError
 from reparto.spec import Measurement
 
 TIMED_S = 0.15
@@ -62,7 +62,7 @@ class Forms:
     def _make(self, form: str, dtype: str) -> Answer:
         if form == "onnx":
             if dtype != "f32":
-                raise RuntimeError("the ONNX form computes in f32 only")
+                raise UsageError("the ONNX form computes in f32 only")
             return self._onnx()
         target = self.device.torch
         model = self._subject.model(target).eval().requires_grad_(False)
@@ -85,7 +85,8 @@ class Forms:
             raise MissingExtraError("onnxruntime", "bench") from error
         name = "CUDAExecutionProvider" if self.device.is_gpu else "CPUExecutionProvider"
         if name not in onnxruntime.get_available_providers():
-            raise RuntimeError(f"this ONNX Runtime has no {name}")
+            where = "no GPU" if self.device.is_gpu else "no CPU"
+            raise UsageError(f"the ONNX Runtime that is installed computes on {where}")
         model = self._subject.model(torch.device("cpu")).eval()
         rows = {0: torch.export.Dim("rows", min=1, max=_MOST_ROWS)}
         with tempfile.TemporaryDirectory(prefix="reparto-bench-") as folder:

@@ -19,6 +19,7 @@ from typing import Any
 
 from reparto.bench._cells import Cell
 from reparto.bench._failures import failed, why
+from reparto.errors import RepartoError
 from reparto.spec import Measurement, StrategyConfig, Work
 
 
@@ -59,7 +60,9 @@ class Bench:
         except KeyboardInterrupt:
             raise
         except Exception as error:  # a model of the user, a compiler, a driver
-            self._subject = self._forms = None
+            self._forms = None
+            if not isinstance(error, RepartoError):  # what is known harms no other cell
+                self._subject = None
             return failed(cell, why(error)), self._peaks.get((cell.device, cell.dtype), 0.0)
 
     def _row(self, cell: Cell, device: Any, peak: float) -> Measurement:

@@ -148,7 +148,8 @@ def _request(args: argparse.Namespace) -> Request:
     targets = tuple(args.target.split(",")) if "," in args.target else (args.target,)
     given = sweep.parse_entries(args.strategies) if args.strategies else ()
     modes = tuple(mode for mode in _STRICT if getattr(args, mode)) or _STRICT
-    given_forms = args.forms or ()
+    loops = tuple(one for one in args.forms or () if one in LOOPS)
+    forms = tuple(one for one in args.forms or () if one not in LOOPS)
     own = args.script_args[1:] if args.script_args[:1] == ["--"] else args.script_args
     return bench.Request(
         targets=targets,
@@ -158,8 +159,9 @@ def _request(args: argparse.Namespace) -> Request:
         calls=args.calls or CALLS,
         dtypes=args.dtype,
         modes=modes,  # type: ignore[arg-type]
-        forms=tuple(one for one in given_forms if one not in LOOPS) or bench.forms_here(),
-        loops=tuple(one for one in given_forms if one in LOOPS) or LOOPS,
+        forms=forms or bench.forms_here(),
+        cpu_only=() if forms else bench.cpu_only_forms(),
+        loops=loops or LOOPS,
         models=args.models,
         entries=tuple(Entry(label=one.label, strategy=one.strategy) for one in given),
         workers=args.workers,
