@@ -25,8 +25,8 @@ import grid
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "h200.json"
 WAYS = ("ours", "f32", "relaxed", "tf32", "bf16", "slices", "plain", "later", "relaxed-later")
-#: Steps are compiled after half a minute; here that is done at once, and takes this time.
-COMPILING_S = 2.5
+#: Steps are compiled after a minute; here that is done at once, and takes this time.
+COMPILING_S = 1.5
 #: Above so many parameters a step is all products of matrices.
 COMPILED = 7_000_000
 Json = dict[str, Any]

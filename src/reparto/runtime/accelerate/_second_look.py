@@ -29,7 +29,7 @@ from reparto.runtime.accelerate._precision import Timed, kept_state
 from reparto.runtime.accelerate._taped import Tape
 
 #: So many seconds of playing come before it.
-AFTER_S = 30.0
+AFTER_S = 60.0
 #: And so many for each call: long tapes take longer to compile.
 A_CALL_S = 0.5
 #: What is compiled is played if it is faster by so much.
