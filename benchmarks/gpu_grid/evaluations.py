@@ -128,7 +128,7 @@ def _kept(row: Measurement) -> Json:
         **{"batch": work.batch_rows, "mode": row.mode, "form": row.form, "device": row.device},
         **{"step_s": row.step_s, "low_s": row.low_s, "high_s": row.high_s},
         **{"p99_s": row.p99_s, "loss_last": row.loss_last, "steps": row.num_steps},
-        **{"flags": row.flags, "failure": row.failure},
+        **{"flags": row.flags, "notes": row.notes, "failure": row.failure},
     }
 
 

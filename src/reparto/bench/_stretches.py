@@ -75,6 +75,9 @@ class Stretches:
     @property
     def notes(self) -> tuple[str, ...]:
         """In words."""
-        if not self.disturbed:
+        left_out = self._num - self._num_good
+        if self.disturbed:
+            return ("others used the processor's cores nearly all the time",)
+        if not left_out:
             return ()
-        return ("others used the processor's cores nearly all the time",)
+        return (f"{left_out} of {self._num} stretches do not count: others used the core",)
