@@ -1,14 +1,18 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
+from reparto.search import _ensemble
 from reparto.search._answers import Answers
 from reparto.search._bill import Ledger
 from reparto.search._ensemble import Pool, mixed, weigh
+from reparto.search._finish import is_surely_better
 from reparto.search._prune import Pruner
 from reparto.search._rows import Answer
 from reparto.search._rungs import rungs_of
 from reparto.search._tally import mean_scores
-from reparto.spec import Candidate, Rung, RungScore, TableFacts
+from reparto.spec import Candidate, Evaluation, Rung, RungScore, TableFacts
 
 
 def regression_pool(noises, seed=0, costs=None):
@@ -55,6 +59,74 @@ def test_classes_are_combined_by_the_probability_of_what_is_true():
     wrong = Answer(1.0 - (0.9 * right + 0.05), True)
     pool = Pool([0, 1], [[wrong], [sure]], [truth], True, [1.0, 1.0])
     assert weigh(pool, most_s=10.0) == {1: 1.0}
+
+
+def test_of_few_rows_weights_are_found_on_several_draws_and_hold_better_on_others():
+    """Many candidates that are alike: which of them is best on few rows is luck."""
+    gains = []
+    for seed in range(6):
+        pool = regression_pool([1.0] * 15, seed=seed)
+        few = dataclasses.replace(
+            pool,
+            answers=[
+                [Answer(fold.values[:15]) for fold in one[:2]] + [one[2]] for one in pool.answers
+            ],
+            truths=[truth[:15] for truth in pool.truths[:2]] + [pool.truths[2]],
+        )
+        once = greedy(few, without=2)
+        drawn = weigh(few, most_s=100.0, without=2)
+        assert min(drawn.values()) >= 0.02 and sum(drawn.values()) == pytest.approx(1.0)
+        assert drawn == weigh(few, most_s=100.0, without=2)
+        gains.append(error(few, once, 2) / error(few, drawn, 2))
+    assert np.mean(gains) > 1.05 and min(gains) > 1.0
+
+
+def test_of_many_rows_weights_are_found_once(monkeypatch):
+    monkeypatch.setattr(_ensemble, "DRAWN_VALUES", 100)
+    pool = regression_pool([1.0] * 15)
+    assert weigh(pool, most_s=100.0) == pytest.approx(greedy(pool))
+
+
+def greedy(pool, without=None):
+    """What is chosen on the rows as they are."""
+    folds = [fold for fold in range(len(pool.truths)) if fold != without]
+    answers = [np.concatenate([one[fold].values for fold in folds]) for one in pool.answers]
+    truth = np.concatenate([pool.truths[fold] for fold in folds])
+    chosen, best = [], np.inf
+    for _ in range(_ensemble.ROUNDS):
+        losses = [
+            np.square(np.mean([*(answers[it] for it in chosen), one], axis=0) - truth).mean()
+            for one in answers
+        ]
+        if min(losses) >= best:
+            break
+        best = min(losses)
+        chosen.append(int(np.argmin(losses)))
+    shares = np.bincount(chosen) / len(chosen)
+    kept = {pool.numbers[at]: it for at, it in enumerate(shares) if it >= 0.02}
+    return {number: share / sum(kept.values()) for number, share in kept.items()}
+
+
+def evaluated(scores):
+    rungs = tuple(RungScore(rung=Rung(fold=at), score=it) for at, it in enumerate(scores))
+    mean = float(np.mean(scores))
+    candidate = Candidate(number=0, technique="a")
+    return Evaluation(candidate=candidate, status="done", rungs=rungs, score=mean)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_best_candidate_alone_has_to_be_surely_better_than_an_ensemble(higher):
+    def surely(best, other):
+        sign = 1.0 if higher else -1.0
+        best, other = (evaluated([sign * it for it in one]) for one in (best, other))
+        return is_surely_better(best, other, higher_is_better=higher)
+
+    assert surely([0.9, 0.8, 0.7], [0.8, 0.7, 0.61])
+    assert not surely([0.9, 0.8, 0.7], [0.8, 0.82, 0.69])
+    assert not surely([0.9, 0.8, 0.7], [0.9, 0.8, 0.7])
+    assert not surely([0.9, 0.8], [1.0, 0.9])
+    # On a single split there is nothing to tell luck by.
+    assert surely([0.9], [0.9]) and not surely([0.9], [0.91])
 
 
 def test_answers_come_back_as_they_were_kept(tmp_path):

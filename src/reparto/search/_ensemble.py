@@ -6,7 +6,7 @@ is told honestly: on each fold with weights that were found on the other folds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,13 @@ ROUNDS = 30
 MAX_CANDIDATES = 40
 #: Weights are found on so many rows at most.
 MAX_ROWS = 50_000
+#: So often they are found anew on other draws of the rows, if all draws have no more values.
+DRAWS, FEWEST_DRAWS, DRAWN_VALUES = 10, 5, 1_000_000
+#: A candidate that counts less is not worth being trained, kept and asked.
+LEAST_WEIGHT = 0.02
 _SMALLEST = 1e-6
+
+_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,11 +48,38 @@ class Pool:
     costs_s: Sequence[float]
 
 
-Losses = Callable[[NDArray[np.float64]], float]
+@dataclass(frozen=True)
+class _Evidence:
+    """What weights are found by.
+
+    Attributes:
+        values: A row for each candidate: what it says of each row of the table, or of classes, the
+            probability of the true one.
+        target: What is true; None for classes.
+    """
+
+    values: _Floats
+    target: _Floats | None
+
+    def losses(self, means: _Floats) -> _Floats:
+        """Of each row of such values."""
+        if self.target is None:
+            return np.asarray(-np.log(np.maximum(means, _SMALLEST)).mean(axis=1))
+        return np.asarray(np.square(means - self.target).mean(axis=1))
+
+    def drawn(self, rng: np.random.Generator) -> _Evidence:
+        """As many rows, drawn with replacement: another table that might have been."""
+        places = rng.integers(0, self.values.shape[1], self.values.shape[1])
+        target = None if self.target is None else self.target[places]
+        return _Evidence(self.values[:, places], target)
 
 
 def weigh(pool: Pool, most_s: float, *, without: int | None = None) -> dict[int, float]:
     """How much each candidate counts; those that do not count are left out.
+
+    Where there are few rows, it is luck which candidates are chosen: so they are chosen several
+    times, by other draws of the same rows, and their weights are the mean (bagged selection, as
+    the same paper has it).
 
     Args:
         pool: What is chosen from.
@@ -54,36 +87,52 @@ def weigh(pool: Pool, most_s: float, *, without: int | None = None) -> dict[int,
         without: A fold that is not looked at.
     """
     folds = [fold for fold in range(len(pool.truths)) if fold != without]
-    evidence, loss = _evidence(pool, folds)
-    counts, total = np.zeros(len(pool.numbers)), np.zeros(evidence.shape[1])
-    spent_s, best = 0.0, np.inf
+    evidence = _evidence(pool, folds)
+    shares = [_chosen(evidence, pool, most_s, np.zeros(len(pool.numbers), bool))]
+    num_draws = min(DRAWS, DRAWN_VALUES // max(1, evidence.values.size))
+    if num_draws >= FEWEST_DRAWS:
+        rng = np.random.default_rng(0)
+        bought = shares[0] > 0.0
+        for _ in range(num_draws):
+            shares.append(_chosen(evidence.drawn(rng), pool, most_s, bought))
+            bought |= shares[-1] > 0.0
+    weights = np.mean(shares, axis=0)
+    weights[weights < LEAST_WEIGHT] = 0.0
+    weights /= weights.sum()
+    return {pool.numbers[i]: float(weights[i]) for i in map(int, np.flatnonzero(weights))}
+
+
+def _chosen(evidence: _Evidence, pool: Pool, most_s: float, bought: NDArray[np.bool_]) -> _Floats:
+    """Shares of the candidates, found by adding the best one again and again.
+
+    Args:
+        evidence: By which they are found.
+        pool: What is chosen from.
+        most_s: Training all of them may take so long.
+        bought: Those that are trained in any case.
+    """
+    costs_s, bought = np.asarray(pool.costs_s), bought.copy()
+    counts, total = np.zeros(len(pool.numbers)), np.zeros(evidence.values.shape[1])
+    best = np.inf
     for round_ in range(ROUNDS):
-        losses = [
-            loss((total + row) / (round_ + 1)) if _is_affordable(pool, counts, i, spent_s, most_s)
-            else np.inf
-            for i, row in enumerate(evidence)
-        ]  # fmt: skip
+        losses = evidence.losses((total + evidence.values) / (round_ + 1))
+        if bought.any():
+            is_dear = ~bought & (costs_s[bought].sum() + costs_s > most_s)
+            losses[is_dear] = np.inf
         chosen = int(np.argmin(losses))
         if not losses[chosen] < best - 1e-12 * abs(best if np.isfinite(best) else 1.0):
             break
-        best = losses[chosen]
-        spent_s += 0.0 if counts[chosen] else pool.costs_s[chosen]
+        best = float(losses[chosen])
+        bought[chosen] = True
         counts[chosen] += 1
-        total += evidence[chosen]
+        total += evidence.values[chosen]
     if not counts.any():
         counts[0] = 1
-    weights = counts / counts.sum()
-    return {pool.numbers[i]: float(weights[i]) for i in map(int, np.flatnonzero(counts))}
+    shares: _Floats = counts / counts.sum()
+    return shares
 
 
-def _is_affordable(
-    pool: Pool, counts: NDArray[np.float64], index: int, spent_s: float, most_s: float
-) -> bool:
-    return bool(counts[index]) or not counts.any() or spent_s + pool.costs_s[index] <= most_s
-
-
-def _evidence(pool: Pool, folds: Sequence[int]) -> tuple[NDArray[np.float64], Losses]:
-    """A row of numbers for each candidate, and the loss of a mean of such rows."""
+def _evidence(pool: Pool, folds: Sequence[int]) -> _Evidence:
     truth = np.concatenate([pool.truths[fold] for fold in folds])
     step = max(1, -(-len(truth) // MAX_ROWS))
     rows = []
@@ -92,10 +141,7 @@ def _evidence(pool: Pool, folds: Sequence[int]) -> tuple[NDArray[np.float64], Lo
         if pool.are_classes:  # only the probability of what is true matters
             values = np.take_along_axis(values, truth[:, None].astype(np.int64), axis=1)[:, 0]
         rows.append(values[::step].astype(np.float64))
-    if pool.are_classes:
-        return np.stack(rows), lambda mean: float(-np.log(np.maximum(mean, _SMALLEST)).mean())
-    target = truth[::step]
-    return np.stack(rows), lambda mean: float(np.square(mean - target).mean())
+    return _Evidence(np.stack(rows), None if pool.are_classes else truth[::step])
 
 
 def mixed(answers: Sequence[Answer], weights: Sequence[float]) -> Answer:

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import platform
 import shutil
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,8 +37,8 @@ MARGIN = 1.3
 SAVING_S = 1.0
 #: Where there is no limit, it may take so much longer; and so many seconds in any case.
 PATIENCE, LEAST_S = 4.0, 30.0
-#: So many standard errors over its folds.
-LUCK = 0.5
+#: The best one alone has to be better than an ensemble by so many standard errors.
+SURE = 2.0
 #: Of the time, so much is for an ensemble, but at most so many seconds.
 SHARE, MOST_S = 0.2, 40.0
 #: And at most so many times what the best one alone needs: on small tables that is little.
@@ -226,10 +227,10 @@ class Finish:
         together = self._combined(evaluations, most_s, own)
         if together is None:
             return alone
-        gain = (together.evaluation.score or 0.0) - (best.score or 0.0)
-        if (gain if question.higher_is_better else -gain) <= -_luck(best):
+        if is_surely_better(best, together.evaluation, higher_is_better=question.higher_is_better):
             finished.notes.append("combining candidates would be no better than the best one")
             return alone
+        gain = (together.evaluation.score or 0.0) - (best.score or 0.0)
         if (gain if question.higher_is_better else -gain) < 0:
             finished.notes.append(
                 f"candidate {number} has a better score than the ensemble, by no more than luck; "
@@ -359,14 +360,20 @@ def _mean_of(
     return tuple(sum(weight * values[place] for values, weight in known) for place in places)
 
 
-def _luck(best: Evaluation) -> float:
-    """By how much the best of many may look better than it is.
+def is_surely_better(best: Evaluation, other: Evaluation, *, higher_is_better: bool) -> bool:
+    """Whether the best candidate is better than an ensemble by more than luck would make it.
 
     Its score is the greatest of all, also by luck; an ensemble's is on rows by which none of its
-    weights was found. Between equals the ensemble holds on other rows, so a tie is its.
+    weights was found. Between equals the ensemble holds on other rows, so a tie is its. Folds are
+    compared one by one, since some are harder than others for both.
     """
-    folds = sum(one.rung.share >= 1.0 for one in best.rungs)
-    return LUCK * (best.spread or 0.0) / math.sqrt(max(1, folds))
+    sign = 1.0 if higher_is_better else -1.0
+    whole = [[it.score for it in one.rungs if it.rung.share >= 1.0] for one in (best, other)]
+    gains = [sign * (own - its) for own, its in zip(*whole, strict=False)]
+    if len(gains) < 2:
+        return sign * ((other.score or 0.0) - (best.score or 0.0)) <= 0.0
+    error = statistics.stdev(gains) / math.sqrt(len(gains))
+    return bool(statistics.fmean(gains) > SURE * error)
 
 
 def _named(choice: Choice) -> str:
