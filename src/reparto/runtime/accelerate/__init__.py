@@ -102,7 +102,7 @@ class Accelerator:
         self.tuning: Tuning | None = None
         #: Whether tapes are looked at again; None for not.
         self.second_look: SecondLook | None = None
-        if capture == "graph":
+        if capture == "graph" and world.options.precision != "float64":  # names of types lie there
             self.second_look = SecondLook(
                 self._graph,
                 self.gradients,
