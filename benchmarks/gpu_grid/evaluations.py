@@ -146,7 +146,10 @@ def report(parts: dict[str, Json]) -> Json:
     for kind in ("gpu", "cpu"):
         if {f"{kind}1", f"{kind}2"} <= parts.keys():
             told[f"spread_{kind}"] = spread(*(parts[f"{kind}{n}"]["rows"] for n in (1, 2)))
-    if parts.keys() >= {*PARTS}:
+    if parts.keys() >= {"gpu1", "gpu2", "cpu1"}:
+        # Evaluated once, the processor has the same figures on both sides.
+        parts = {"cpu2": parts["cpu1"], **parts}
+        told["cpu_is_evaluated_twice"] = parts["cpu2"] is not parts["cpu1"]
         told["advice"] = [judged(parts, one, other) for one, other in (("1", "2"), ("2", "1"))]
     return told
 

@@ -25,7 +25,7 @@ import torch
 CALM = 1.06
 _QUICK = 0.05  # of all probes: the quickest of them may have been luck
 _REMEMBERED = 2000  # probes, some minutes of timing: clocks of a processor change
-PATIENCE_S, _PATIENCE_A_ROW_S = 60.0, 1.5  # of a process, for rows that nothing calm was seen of
+PATIENCE_S, _PATIENCE_A_ROW_S = 20.0, 1.5  # of a process, for rows that nothing calm was seen of
 _MOST_CORES = 16  # that are looked at together
 _PIECES, _CALLS = 3, 150  # of a probe
 

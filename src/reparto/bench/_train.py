@@ -23,7 +23,7 @@ from reparto.spec import Measurement
 
 WARM_UP = 3
 TIMED_S = 0.8
-GPU_TIMED_S, GPU_MOST_S = 0.3, 0.8  # calm and at all: its times are steadier than a processor's
+GPU_TIMED_S, GPU_MOST_S = 0.3, 0.5  # calm and at all: its times are steadier than a processor's
 _BLOCK_S = 0.02  # of GPU work between two waits: waiting itself takes some microseconds
 _WAITED = 0.1  # of a block: a processor that asks for work sooner than it is done is in time
 _OWN = 0.95  # of the time of asking: if other processes have more of the core, they disturb
