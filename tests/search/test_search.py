@@ -15,6 +15,7 @@ from reparto.search._finish import Finish, Question, finish_s, last_s
 from reparto.search._model import Model
 from reparto.search._rows import Answer, Rows
 from reparto.search._store import Store
+from reparto.search._tables import _size
 from reparto.search._work import Fitted
 from reparto.spec import Candidate, Evaluation, Rung, RungScore, SearchRequest, TableFacts
 from tests.search.scripted import Lines
@@ -164,6 +165,22 @@ def test_search_of_other_data_is_not_gone_on_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = search(SearchRequest(data="mine.csv", trials=2), folder, resume=True)
     assert len(result.evaluations) == 2
+
+
+def test_rows_stay_the_same_when_a_search_goes_on_with_more_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(_size, "VALUES_A_SECOND", 1)
+    monkeypatch.setattr(_size, "FEWEST_VALUES", 10)
+    only = {"techniques": ("elastic-net",), "max_workers": 1, "folds": 2, "ensemble": False}
+    asked = SearchRequest(data=little_table(tmp_path / "t.csv"), time_s=60.0, trials=1, **only)
+    first = search(asked, tmp_path / "found")
+    assert first.facts.num_rows == 30 and first.request.rows == 30
+    again = SearchRequest(trials=2, time_s=600.0)
+    assert search(again, tmp_path / "found", resume=True).facts.digest == first.facts.digest
+    monkeypatch.setattr(_size, "VALUES_A_SECOND", 1000)
+    whole = search(asked, tmp_path / "whole")
+    monkeypatch.setattr(_size, "VALUES_A_SECOND", 1)
+    again = search(again, tmp_path / "whole", resume=True)
+    assert again.facts.num_rows == whole.facts.num_rows == 60
 
 
 def test_storage_that_cannot_be_used_leaves_the_earlier_search_where_it_is(tmp_path):

@@ -78,8 +78,12 @@ class _Search:
             _check_cost(self._request)
             setup = self._setup()
             closing.callback(setup.closing.close)
-            if setup.asked_folds is not None:
-                self._request = dataclasses.replace(self._request, folds=setup.asked_folds)
+            # Whoever repeats it has other limits, and these stay as they are.
+            self._request = dataclasses.replace(
+                self._request,
+                folds=setup.asked_folds or self._request.folds,
+                rows=setup.asked_rows or self._request.rows,
+            )
             if not self._resumes:  # nothing is touched before it is known that this can be
                 if self._request.storage:
                     check_storage(self._request.storage, self._folder)
@@ -153,8 +157,9 @@ class _Search:
             from reparto.search._other_setups import spark_setup
 
             return spark_setup(request)
-        if self._resumes:  # its folds stay as they were, however much time it has now
-            request = dataclasses.replace(request, time_s=None)
+        if self._earlier is not None and self._earlier.facts is not None:
+            # Its rows and folds stay as they were, however much time it has now.
+            request = dataclasses.replace(request, time_s=None, rows=self._earlier.facts.num_rows)
         return table_setup(request)
 
     def _searched(self, setup: Setup) -> SearchResult:

@@ -45,6 +45,7 @@ class Setup:
         facts: Of the table; None for a script or a function.
         num_folds: Of cross-validation; 1 for a single split.
         asked_folds: As many were asked for, or there is time for; None for as many as usual.
+        asked_rows: As many were asked for, or fit; None for all.
         split: How rows are shared out, for people.
         truths: Of each fold's tested rows.
         test: Rows that nobody sees before the end.
@@ -63,6 +64,7 @@ class Setup:
     facts: TableFacts | None = None
     num_folds: int = 1
     asked_folds: int | None = None
+    asked_rows: int | None = None
     split: str = ""
     truths: Sequence[Vector] = ()
     test: Rows | None = None
@@ -186,6 +188,7 @@ def _laid_out(request: SearchRequest, closing: ExitStack, keeper: KeeperProcess 
         default_time_s=time_for(facts),
         notes=[*notes, *layout.notes],
         asked_folds=folds,
+        asked_rows=facts.num_rows if facts.num_rows < facts.num_rows_in_file else request.rows,
     )
 
 

@@ -131,6 +131,25 @@ def test_of_a_table_that_does_not_fit_rows_are_drawn_and_it_is_told(read, monkey
     assert read(content, name, rows=200).facts.num_rows == 200
 
 
+@pytest.mark.parametrize("name", ["table.csv", "table.libsvm"])
+def test_no_more_rows_are_used_than_there_is_time_for(read, monkeypatch, name):
+    content = rows_of(2000)
+    if name.endswith("libsvm"):
+        content = "\n".join(f"{n % 2} 1:{n} 2:{n}.5 3:1.{n % 7}" for n in range(2000))
+    monkeypatch.setattr(_size, "VALUES_A_SECOND", 20)
+    monkeypatch.setattr(_size, "FEWEST_VALUES", 100)
+    table = read(content, name, time_s=60.0)
+    assert 100 < table.facts.num_rows < 1000 and table.facts.num_rows_in_file == 2000
+    told = f"{table.facts.num_rows} of 2000 rows are used, drawn at random: no more can be"
+    assert told in str(table.facts.notes) and "in 60 s" in str(table.facts.notes)
+    assert read(content, name, time_s=60.0, rows=1500).facts.num_rows == 1500
+    assert read(content, name, time_s=6000.0).facts.num_rows == 2000
+    # Of a search that ends after a while by itself too, not of one that is to end otherwise.
+    monkeypatch.setattr(_size, "OPEN_S", 60.0)
+    assert read(content, name).facts.num_rows == table.facts.num_rows
+    assert read(content, name, trials=5).facts.num_rows == 2000
+
+
 def test_a_large_table_is_in_single_precision_and_what_it_loses_is_told(read, file, monkeypatch):
     monkeypatch.setattr(_size, "WIDE_BYTES", 1000)
     rows = [f"2020-01-01 00:{n % 60:02}:{n * 7 % 60:02},{n},{n}.5" for n in range(200)]

@@ -18,7 +18,7 @@ from reparto.search._tables._digest import digest_of
 from reparto.search._tables._encode import encoder_of
 from reparto.search._tables._forms import ISO_FORM, spelled
 from reparto.search._tables._roles import Roles, groups_of, roles_of, time_column
-from reparto.search._tables._size import Draw, Size, coarse, dtype_of, size_of
+from reparto.search._tables._size import Draw, Size, coarse, dtype_of, size_of, time_of
 from reparto.search._tables._source import Batch, Source
 from reparto.search._tables._survey import Survey, survey_of
 from reparto.search._tables._table import Table
@@ -48,7 +48,7 @@ def dense_table(source: Source, request: SearchRequest) -> Table:
     if target is not None:
         present -= survey.columns[roles.target].num_missing
     width = len(decided.columns) + (target is not None)
-    size = size_of(present, width, request.rows, str(source.path))
+    size = size_of(present, width, request.rows, str(source.path), time_of(request))
     notes += size.notes
     filled = _fill(source, survey, decided.columns, target, roles, size, request.seed)
     return _table(source, survey, decided.columns, target, roles, filled, notes)

@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 
 from reparto.errors import UsageError
 from reparto.search import _memory
-from reparto.spec import SearchColumn
+from reparto.spec import SearchColumn, SearchRequest
 
 #: A table may take this part of the memory that is free: folds are laid out beside it, and
 #: candidates need some for themselves.
 TABLE_SHARE = 0.2
 #: A table that takes more than that as float64 is kept as float32.
 WIDE_BYTES = 128 << 20
+#: A search looks at so many values a second, as long as several candidates are to end; and at so
+#: many in any case.
+VALUES_A_SECOND, FEWEST_VALUES = 300_000, 10_000_000
+#: Of a search that nothing limits, the longest.
+OPEN_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -35,14 +40,29 @@ class Size:
     notes: tuple[str, ...] = ()
 
 
-def size_of(num_rows: int, row_values: float, asked: int | None, what: str) -> Size:
+def time_of(request: SearchRequest) -> float | None:
+    """Seconds that a table is searched for, reading it included; None for as long as it takes."""
+    others = request.trials, request.cost, *request.candidates
+    is_open = all(it is None for it in others) and request.search != "grid"
+    return OPEN_S if request.time_s is None and is_open else request.time_s
+
+
+def size_of(
+    num_rows: int,
+    row_values: float,
+    asked: int | None,
+    what: str,
+    time_s: float | None = None,
+) -> Size:
     """How much of a table is used.
 
     Args:
         num_rows: That could be.
         row_values: Numbers in a row, on average.
-        asked: So many rows at most, as the user says; None for all that fit.
+        asked: So many rows at most, as the user says; None for all that fit, and that there is
+            time for.
         what: Of the file, for people.
+        time_s: Seconds that it is searched for; None for as long as it takes.
 
     Raises:
         UsageError: If what the user asks for does not fit.
@@ -52,14 +72,23 @@ def size_of(num_rows: int, row_values: float, asked: int | None, what: str) -> S
             f"--rows {asked}: that is no table", remedy="--rows 1000, or leave it out"
         )
     wanted = num_rows if asked is None else min(asked, num_rows)
+    notes: list[str] = []
+    if asked is None and time_s is not None:
+        timely = int(max(FEWEST_VALUES, VALUES_A_SECOND * time_s) // max(1.0, row_values))
+        if timely < wanted:
+            wanted = timely
+            notes.append(
+                f"{timely} of {num_rows} rows are used, drawn at random: no more can be searched "
+                f"well in {time_s:.0f} s (--time allows for more, --rows N sets the number, "
+                "--engine spark uses all)"
+            )
     limit = int(TABLE_SHARE * _memory.free_bytes())
     dtype = dtype_of(wanted, row_values)
     if 8 * wanted * row_values > limit:
         dtype = np.dtype(np.float32)
     most = int(limit // max(1.0, dtype.itemsize * row_values))
-    notes: list[str] = []
     if wanted <= most:
-        if wanted < num_rows:
+        if asked is not None and wanted < num_rows:
             notes.append(f"{wanted} of {num_rows} rows are used, drawn at random, as was asked")
         if dtype == np.float32:
             notes.append("the table is large: its values are kept in single precision")
@@ -77,7 +106,7 @@ def size_of(num_rows: int, row_values: float, asked: int | None, what: str) -> S
         f"{most} of {num_rows} rows are used, drawn at random: all of them take {needs}, and "
         f"{free} of memory are free (--rows N for fewer; --engine spark to use all)"
     )
-    return Size(most, np.dtype(np.float32), tuple(notes))
+    return Size(most, np.dtype(np.float32), tuple(notes[-1:]))
 
 
 def dtype_of(num_rows: int, row_values: float) -> np.dtype[Any]:

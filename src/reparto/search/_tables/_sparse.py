@@ -15,7 +15,7 @@ from reparto.search._rows import Matrix, Rows
 from reparto.search._tables._dense import finished_table, unknown_target, without
 from reparto.search._tables._encode import finite
 from reparto.search._tables._forms import spelled
-from reparto.search._tables._size import Draw, size_of
+from reparto.search._tables._size import Draw, size_of, time_of
 from reparto.search._tables._source import SparseChunk, SparseSource, listed
 from reparto.search._tables._survey import KEPT_BYTES, ColumnSurvey
 from reparto.search._tables._table import Table
@@ -54,7 +54,8 @@ def sparse_table(source: SparseSource, request: SearchRequest) -> Table:
         raise UsageError(f"{source.path} has {what}", remedy="give more rows")
     notes = list(source.notes)
     average = _COST * counted.num_values / counted.num_rows + 1
-    size = size_of(counted.num_rows, average, request.rows, str(source.path))
+    path, rows = str(source.path), counted.num_rows
+    size = size_of(rows, average, request.rows, path, time_of(request))
     notes += size.notes
     x, label = _drawn(source, counted, size.num_rows, size.dtype, request.seed)
     names = [source.name_of(it) for it in range(x.shape[1])]
