@@ -110,6 +110,15 @@ def test_latency_shows_both_percentiles_and_the_deadline(random):
     assert left < 1 and right > 1024
 
 
+def test_a_call_that_failed_stands_where_it_would_have_been(random):
+    rows = [infer_row((50,), "cpu", samples, "eager", random) for samples in (8, 64, 1024)]
+    work = replace(rows[0].work, num_samples=0)  # as no samples were called
+    rows[0] = replace(rows[0], work=work, step_s=None, p99_s=None, flags=("failed",))
+    figure, _ = figure_of(rows, "latency")
+    left, right = figure.axes[0].get_xlim()
+    assert 4 < left < 8 and right > 1024
+
+
 # -------------------------------------------------------------------------------- flags
 
 

@@ -333,7 +333,7 @@ def _late(row: Measurement) -> float:
 
 
 def _samples_of(row: Measurement) -> int:
-    return row.work.num_samples
+    return row.work.num_samples or row.work.batch_rows  # what failed has had no samples
 
 
 def _whole(number: float) -> str:

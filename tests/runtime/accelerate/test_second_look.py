@@ -1,6 +1,7 @@
 """What is played for a while is compiled, if that comes to the same and is faster."""
 
 import contextlib
+import shutil
 
 import pytest
 import torch
@@ -14,6 +15,9 @@ from reparto.runtime.accelerate import _second_look
 from reparto.runtime.accelerate._compiled import Compiled, compiled
 from reparto.runtime.accelerate._player import RepeatPlayer
 from reparto.runtime.accelerate._second_look import SecondLook
+
+#: torch's compiler writes C++ for a CPU.
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
 
 
 class Net(nn.Module):
