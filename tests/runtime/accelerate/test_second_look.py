@@ -1,7 +1,10 @@
 """What is played for a while is compiled, if that comes to the same and is faster."""
 
 import contextlib
+import gc
 import shutil
+import types
+import weakref
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from torch import nn
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from reparto.errors import UsageError
 from reparto.runtime.accelerate import _second_look
 from reparto.runtime.accelerate._compiled import Compiled, compiled
 from reparto.runtime.accelerate._player import RepeatPlayer
@@ -60,6 +64,10 @@ def looking_again(gain, after_steps=6):
         steps = iter(range(1000))
 
         def timed(player):
+            player.rest()
+            player.launch()  # draws random numbers, and changes all that a step changes
+            player.rest()
+            player.rewind()
             is_compiled = any(isinstance(call.func, Compiled) for call in player.played.calls)
             return 1.0 / gain if is_compiled else 1.0
 
@@ -88,6 +96,65 @@ def test_what_is_faster_is_played_from_then_on_and_comes_to_the_same():
         (told,) = accelerator.second_look.told()
     assert told.startswith("compiled, 1.30 times as fast, in ")
     same(plain, found, within=1e-5)
+
+
+def test_the_graph_that_was_played_so_far_is_gone_with_its_memory():
+    graphs = []
+    with looking_again(gain=1.3) as accelerator:
+        make = accelerator.engine._make_player
+
+        def remembered(tape):
+            player = make(tape)
+            graphs.append(weakref.ref(player))
+            return player
+
+        accelerator.engine._make_player = remembered
+        exchange = accelerator.engine.exchange
+
+        def exchanged(*given):
+            gc.disable()  # a GPU that is full asks for no collection
+            return exchange(*given)
+
+        accelerator.engine.exchange = exchanged
+        try:
+            trained()
+            assert [ref() for ref in graphs] == [None]
+        finally:
+            gc.enable()
+
+
+def test_a_tape_that_is_seldom_played_is_not_worth_the_time_of_others(monkeypatch):
+    class Follower:
+        tape = types.SimpleNamespace(calls=[])
+
+        def __init__(self, player):
+            self.player = player
+
+        def let_go(self):
+            pass
+
+    looked_at, clock = [], iter(range(1000))
+    home = types.SimpleNamespace(device=torch.device("cpu"))
+    given = {"is_relaxed": False, "clock": lambda: float(next(clock))}
+    look = SecondLook(None, None, None, home, **given)
+    monkeypatch.setattr(
+        look, "_compiled", lambda player: (None, looked_at.append(player) or "left")
+    )
+    often, last = Follower("full batches"), Follower("the last batch of a pass")
+    for step in range(300):
+        look.now(types.SimpleNamespace(launched=last if step % 10 == 9 else often))
+    assert looked_at == ["full batches"]
+    for step in range(400):
+        look.now(types.SimpleNamespace(launched=last if step % 10 == 9 else None))
+    assert looked_at == ["full batches", "the last batch of a pass"]
+
+
+@pytest.mark.parametrize("asked", ["1m", "", "-1", "nan"])
+def test_a_time_that_is_none_is_told(monkeypatch, asked):
+    monkeypatch.setenv("REPARTO_COMPILE_AFTER", asked)
+    home = types.SimpleNamespace(device=torch.device("cpu"))
+    with pytest.raises(UsageError, match=f"REPARTO_COMPILE_AFTER={asked} is no time"):
+        SecondLook(None, None, None, home, is_relaxed=False)
 
 
 def test_what_is_compiled_is_sent_where_the_calls_were_sent(monkeypatch):

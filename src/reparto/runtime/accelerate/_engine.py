@@ -129,12 +129,13 @@ class Engine:
             self.is_busy = was
 
     def exchange(self, follower: Follower, player: Player) -> Follower:
-        """Play a tape by another player from the next step on."""
+        """Play a tape by another player from the next step on; who followed it so far ends."""
         fresh = Follower(player, self.ring, self.home, self.turn)
         self.tapes.followers = [fresh if one is follower else one for one in self.followers]
         self._launched = None
         if self.turn.compare is follower.first:
             self.turn.compare = fresh.first
+        follower.end()
         return fresh
 
     # Calls of the script; torch functions are disabled in all of these.

@@ -231,6 +231,16 @@ class Follower:
         self._given = [None] * len(self._lasting)
         self._spare = [None] * len(self._lasting)
 
+    def end(self) -> None:
+        """It is not followed any more: let go of the graph, with all of its memory.
+
+        Comparisons go in circles with it, and nobody looks for those: what is there when the
+        training begins is frozen.
+        """
+        self._history.end()
+        self.current.clear()
+        vars(self).clear()
+
     def launch(self) -> None:
         """Compute the step."""
         self._take_back()

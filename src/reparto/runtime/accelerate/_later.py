@@ -262,6 +262,11 @@ class History:
             if later is not None:
                 later.settle(_as(rows[row][column], self._dtypes[column]))
 
+    def end(self) -> None:
+        """No row comes any more: bring those that there are, and let go of who writes them."""
+        self.fetch()
+        vars(self).clear()
+
 
 def _as(value: float, dtype: torch.dtype) -> Any:
     if dtype is torch.bool:

@@ -7,7 +7,10 @@ what the training has taken, and most that have come so far go on for longer.
     tape is made ──── played for some time ────┐ compile, hold against what was, time both
                                                └ the faster one is played from here on
 
-What is compiled must come to the same gradients from the same random numbers, or it is left.
+Each tape is held to the time that its own steps took: the one of a short last batch is seldom
+played, and does not become worth it by waiting for others. What is compiled must come to the same
+gradients from the same random numbers, or it is left. The random numbers of the training are
+those that it would have drawn without a look, whenever that comes.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from reparto.errors import UsageError
 from reparto.runtime.accelerate._compiled import compiled
 from reparto.runtime.accelerate._follower import Follower
 from reparto.runtime.accelerate._home import Home
@@ -68,6 +73,9 @@ class SecondLook:
         home: Knows where tensors belong.
         is_relaxed: Whether numbers may have less precision.
         clock: Seconds.
+
+    Raises:
+        UsageError: If ``REPARTO_COMPILE_AFTER`` is no time.
     """
 
     def __init__(
@@ -83,19 +91,21 @@ class SecondLook:
         self._make, self._gradients, self._timed = make, gradients, timed
         self._home, self._clock = home, clock
         self._is_relaxed = is_relaxed
-        asked = os.environ.get("REPARTO_COMPILE_AFTER")
-        self._after_s = None if asked is None else float(asked)
-        self._since: weakref.WeakKeyDictionary[Follower, float] = weakref.WeakKeyDictionary()
+        self._gpus = [home.device] if home.device.type == "cuda" else []
+        self._after_s = _asked_for()
+        self._looked: float | None = None
+        self._played_s: weakref.WeakKeyDictionary[Follower, float] = weakref.WeakKeyDictionary()
         self._seen: weakref.WeakSet[Follower] = weakref.WeakSet()
         self._told: list[str] = []
 
     def now(self, engine: Followed) -> None:
         """It is between two steps: look at what was played last, if it is time."""
-        follower = engine.launched
+        began, follower = self._clock(), engine.launched
+        spent_s = 0.0 if self._looked is None else began - self._looked
+        self._looked = began
         if follower is None or follower in self._seen:
             return
-        began = self._clock()
-        played_s = began - self._since.setdefault(follower, began)
+        self._played_s[follower] = played_s = self._played_s.get(follower, 0.0) + spent_s
         if played_s < self._due_after_s(follower.tape):
             return
         self._seen.add(follower)
@@ -103,8 +113,9 @@ class SecondLook:
         player, words = self._compiled(follower.player)
         if player is not None:
             self._seen.add(engine.exchange(follower, player))
+        self._looked = self._clock()
         if words:
-            self._told.append(f"{words}, in {self._clock() - began:.1f} s")
+            self._told.append(f"{words}, in {self._looked - began:.1f} s")
 
     def _due_after_s(self, tape: Tape) -> float:
         if self._after_s is not None:
@@ -120,7 +131,7 @@ class SecondLook:
             plain, other = (self._gradients(one, player) for one in (player.played, tape))
             if (apart := _apart(plain, other)) > (EXACT if is_exact else RELAXED):
                 return None, f"compiled, gradients were {apart:.1g} of their norm apart: left"
-            with kept_state(tape):
+            with kept_state(tape), torch.random.fork_rng(self._gpus):
                 made = self._make(tape)
                 gain = self._timed(player) / self._timed(made)
         except Exception as error:  # whatever a compiler meets, the training goes on without it
@@ -133,6 +144,21 @@ class SecondLook:
     def told(self) -> list[str]:
         """What became of it."""
         return list(self._told)
+
+
+def _asked_for() -> float | None:
+    """After so many seconds, if somebody has said so."""
+    asked = os.environ.get("REPARTO_COMPILE_AFTER")
+    if asked is None:
+        return None
+    try:
+        seconds = float(asked)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:  # nor what is no number
+        remedy = "give seconds, such as 60, or inf for never"
+        raise UsageError(f"REPARTO_COMPILE_AFTER={asked} is no time", remedy=remedy)
+    return seconds
 
 
 def _apart(plain: Gradients, other: Gradients) -> float:
