@@ -73,7 +73,6 @@ def looking_again(gain, after_steps=6):
 
         accelerator.second_look = SecondLook(
             lambda tape: RepeatPlayer(tape, CPU, accelerator.home),
-            accelerator.gradients,
             timed,
             accelerator.home,
             is_relaxed=False,
@@ -136,7 +135,7 @@ def test_a_tape_that_is_seldom_played_is_not_worth_the_time_of_others(monkeypatc
     looked_at, clock = [], iter(range(1000))
     home = types.SimpleNamespace(device=torch.device("cpu"))
     given = {"is_relaxed": False, "clock": lambda: float(next(clock))}
-    look = SecondLook(None, None, None, home, **given)
+    look = SecondLook(None, None, home, **given)
     monkeypatch.setattr(
         look, "_compiled", lambda player: (None, looked_at.append(player) or "left")
     )
@@ -154,7 +153,7 @@ def test_a_time_that_is_none_is_told(monkeypatch, asked):
     monkeypatch.setenv("REPARTO_COMPILE_AFTER", asked)
     home = types.SimpleNamespace(device=torch.device("cpu"))
     with pytest.raises(UsageError, match=f"REPARTO_COMPILE_AFTER={asked} is no time"):
-        SecondLook(None, None, None, home, is_relaxed=False)
+        SecondLook(None, None, home, is_relaxed=False)
 
 
 def test_what_is_compiled_is_sent_where_the_calls_were_sent(monkeypatch):
@@ -182,16 +181,40 @@ def test_what_is_not_faster_is_left():
     same(plain, found, within=1e-5)
 
 
-def test_what_comes_to_other_gradients_is_left(monkeypatch):
+def scaled(outputs, part):
+    return tuple(1.01 * one for one in outputs)
+
+
+def with_other_buffers(outputs, part):
+    for one in part.tensors:
+        if one.dtype.is_floating_point and not one.requires_grad:
+            one.mul_(1.01)
+    return outputs
+
+
+def with_another_loss_to_tell(outputs, part):
+    return tuple(one + 0.01 for one in outputs)  # whose gradients are the same
+
+
+@pytest.mark.parametrize(
+    ("change", "told_of"),
+    [
+        (scaled, "gradients were 0.01"),
+        (with_other_buffers, "buffers were 0.01"),
+        (with_another_loss_to_tell, "results were 0.0"),
+    ],
+)
+def test_what_comes_to_other_numbers_is_left(monkeypatch, change, told_of):
     plain, original = trained(), Compiled.__call__
     monkeypatch.setattr(
-        Compiled, "__call__", lambda *given: tuple(1.01 * one for one in original(*given))
+        Compiled, "__call__", lambda part, *given: change(original(part, *given), part)
     )
     with looking_again(gain=2) as accelerator:
         found = trained()
         assert not any(isinstance(func, Compiled) for func in calls_of(accelerator))
         (told,) = accelerator.second_look.told()
-    assert told.startswith("compiled, gradients were 0.01 of their norm apart: left")
+    assert told.startswith(f"compiled, {told_of}")
+    assert "of their norm apart: left" in told
     same(plain, found, within=1e-5)
 
 

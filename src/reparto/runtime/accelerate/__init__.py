@@ -41,7 +41,6 @@ from reparto.runtime.accelerate._kept_memory import kept_memory
 from reparto.runtime.accelerate._later import Later, now
 from reparto.runtime.accelerate._opened import QUESTIONS
 from reparto.runtime.accelerate._player import GraphPlayer, Player, RepeatPlayer, Stage
-from reparto.runtime.accelerate._precision import kept_state
 from reparto.runtime.accelerate._pure import PureCalls, listen
 from reparto.runtime.accelerate._second_look import SecondLook
 from reparto.runtime.accelerate._shortcuts import calling, handling, zeroing
@@ -104,11 +103,7 @@ class Accelerator:
         self.second_look: SecondLook | None = None
         if capture == "graph" and world.options.precision != "float64":  # names of types lie there
             self.second_look = SecondLook(
-                self._graph,
-                self.gradients,
-                _precision.seconds,
-                self.home,
-                is_relaxed=is_relaxed,
+                self._graph, _precision.seconds, self.home, is_relaxed=is_relaxed
             )
 
     # Beginning and end.
@@ -181,17 +176,6 @@ class Accelerator:
         stage = Stage(tape, self.device, self.home)
         stage.rest()
         stage.play()
-
-    def gradients(self, tape: Tape, player: Player) -> list[Tensor | None]:
-        """What the calls of a tape come to, on a player's batch; all is as it was afterwards."""
-        with torch.random.fork_rng([self.device] if self._is_gpu else []), kept_state(tape):
-            stage = Stage(tape, self.device, self.home)
-            stage.rest()
-            for index, slot in stage.slots.items():
-                slot.copy_(player.slots[index])
-            stage.play()
-            leaves = [one for one in tape.known() if one.is_leaf and one.requires_grad]
-            return [None if one.grad is None else one.grad.clone() for one in leaves]
 
     def _graph(self, tape: Tape) -> Player:
         return GraphPlayer(tape, self.device, self.home, self._stream)

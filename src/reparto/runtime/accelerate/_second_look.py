@@ -9,8 +9,8 @@ what the training has taken, and most that have come so far go on for longer.
 
 Each tape is held to the time that its own steps took: the one of a short last batch is seldom
 played, and does not become worth it by waiting for others. What is compiled must come to the same
-gradients from the same random numbers, or it is left. The random numbers of the training are
-those that it would have drawn without a look, whenever that comes.
+from the same random numbers, or it is left. The random numbers of the training are those that it
+would have drawn without a look, whenever that comes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from reparto.errors import UsageError
 from reparto.runtime.accelerate._compiled import compiled
 from reparto.runtime.accelerate._follower import Follower
 from reparto.runtime.accelerate._home import Home
+from reparto.runtime.accelerate._outcome import apart, drawing_on, outcome_of
 from reparto.runtime.accelerate._player import Player
 from reparto.runtime.accelerate._precision import Timed, kept_state
 from reparto.runtime.accelerate._taped import Tape
@@ -39,11 +39,8 @@ AFTER_S = 60.0
 A_CALL_S = 0.5
 #: What is compiled is played if it is faster by so much.
 WORTH = 1.05
-#: Gradients of both may differ by so much of their norm: in float32, and where less will do.
+#: What both come to may differ by so much of its norm: in float32, and where less will do.
 EXACT, RELAXED = 1e-3, 5e-2
-
-
-Gradients = list[Tensor | None]
 
 
 class Followed(Protocol):
@@ -67,8 +64,6 @@ class SecondLook:
 
     Args:
         make: Captures a tape.
-        gradients: Makes the calls of a tape once, on the batch that a player has, and returns
-            what gradients they came to.
         timed: Seconds of a launch.
         home: Knows where tensors belong.
         is_relaxed: Whether numbers may have less precision.
@@ -81,17 +76,15 @@ class SecondLook:
     def __init__(
         self,
         make: Callable[[Tape], Player],
-        gradients: Callable[[Tape, Player], Gradients],
         timed: Timed,
         home: Home,
         *,
         is_relaxed: bool,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._make, self._gradients, self._timed = make, gradients, timed
+        self._make, self._timed = make, timed
         self._home, self._clock = home, clock
         self._is_relaxed = is_relaxed
-        self._gpus = [home.device] if home.device.type == "cuda" else []
         self._after_s = _asked_for()
         self._looked: float | None = None
         self._played_s: weakref.WeakKeyDictionary[Follower, float] = weakref.WeakKeyDictionary()
@@ -128,10 +121,12 @@ class SecondLook:
             return None, ""
         is_exact = not (self._is_relaxed or any(call.modes[1] for call in player.played.calls))
         try:
-            plain, other = (self._gradients(one, player) for one in (player.played, tape))
-            if (apart := _apart(plain, other)) > (EXACT if is_exact else RELAXED):
-                return None, f"compiled, gradients were {apart:.1g} of their norm apart: left"
-            with kept_state(tape), torch.random.fork_rng(self._gpus):
+            plain, other = (outcome_of(one, player, self._home) for one in (player.played, tape))
+            for name, tensors in plain.items():
+                if (far := apart(tensors, other[name])) > (EXACT if is_exact else RELAXED):
+                    return None, f"compiled, {name} were {far:.1g} of their norm apart: left"
+            del plain, other
+            with kept_state(tape), torch.random.fork_rng(drawing_on(self._home.device)):
                 made = self._make(tape)
                 gain = self._timed(player) / self._timed(made)
         except Exception as error:  # whatever a compiler meets, the training goes on without it
@@ -159,17 +154,6 @@ def _asked_for() -> float | None:
         remedy = "give seconds, such as 60, or inf for never"
         raise UsageError(f"REPARTO_COMPILE_AFTER={asked} is no time", remedy=remedy)
     return seconds
-
-
-def _apart(plain: Gradients, other: Gradients) -> float:
-    """How far gradients are apart, as a share of their norm; infinite if others are missing."""
-    pairs = [(a, b) for a, b in zip(plain, other, strict=True) if a is not None and b is not None]
-    if not pairs or [a is None for a in plain] != [b is None for b in other]:
-        return float("inf")
-    apart: Any = sum((a.double() - b.double()).square().sum() for a, b in pairs)
-    norm: Any = sum(a.double().square().sum() for a, _ in pairs)
-    share = float((apart / norm.clamp(min=1e-60)).sqrt())
-    return share if share == share else float("inf")  # no numbers are not the same numbers
 
 
 def _first_line(error: Exception) -> str:
