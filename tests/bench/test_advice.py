@@ -111,6 +111,21 @@ def test_captured_steps_are_told_to_be_what_run_makes_of_a_script():
     ) in words(rows)
 
 
+def test_captured_steps_in_less_precision_are_told_to_need_leave():
+    rows = [row(device="cuda:0", dtype="bf16")]
+    rows.append(row(device="cuda:0", dtype="bf16", form="captured", step_s=0.002))
+    assert (
+        "captured as one graph (5 times as fast as the plain loop); `reparto run --relaxed` "
+        in (words(rows))
+    )
+
+
+def test_captured_steps_are_not_held_against_a_loop_that_did_other_work():
+    other = row(device="cuda:0", flags=("not-like-for-like",))
+    told = words([other, row(device="cuda:0", form="captured", step_s=0.002)])
+    assert "each step captured as one graph; `reparto run` does so" in told
+
+
 def test_without_captured_steps_nothing_is_said_of_them():
     assert "captured" not in words(grid())
 

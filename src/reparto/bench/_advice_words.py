@@ -12,6 +12,10 @@ from reparto.spec import Choice, Crossover, Measurement, Verdict
 
 _Group = tuple[str, str, str, str, int]
 _MODES = {"train": "training", "infer": "inference"}
+_BY_ITSELF = "`reparto run` does so with a script by itself"
+_BY_ITSELF_RELAXED = (
+    "`reparto run --relaxed` does so with a script by itself, in the precision that is fastest"
+)
 
 
 def words(
@@ -59,6 +63,7 @@ def _of_captured(rows: Sequence[Measurement], choices: Sequence[Choice]) -> Iter
         _group(row): row.step_s
         for row in rows
         if row.step_s and row.form == PLAIN and row.strategy == "single"
+        if "not-like-for-like" not in row.flags
     }
     for (mode, dtype), found in _by_mode(choices).items():
         by_device: dict[str, list[Choice]] = defaultdict(list)
@@ -77,7 +82,7 @@ def _of_captured(rows: Sequence[Measurement], choices: Sequence[Choice]) -> Iter
             yield (
                 f"In {len(best)} of {len(found)} cases of {_MODES[mode]} in {dtype} that is "
                 f"{device} with data kept on it and each step captured as one graph{told}; "
-                "`reparto run` does so with a script by itself."
+                f"{_BY_ITSELF if dtype == 'f32' else _BY_ITSELF_RELAXED}."
             )
 
 
