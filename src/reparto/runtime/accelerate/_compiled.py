@@ -59,7 +59,7 @@ def compiled(tape: Tape, device: str, run: Run) -> Tape | None:
     wanted |= {Made(index) for index in tape.lasting}
     results = sorted(made & wanted, key=lambda ref: ref.index)
     given = dict.fromkeys(ref for call in part for ref in _used(call) if ref not in made)
-    func = Compiled(part, [*given], results, len(tape.looks), device, run)
+    func = Compiled(_Part(part, [*given], results, len(tape.looks), device, run))
     modes = (True, False, part[0].modes[2])
     whole = Call(func, tuple(given), {}, modes, result=tuple(results), place=part[0].place)
     return dataclasses.replace(tape, calls=[*first, whole, *behind])
@@ -83,28 +83,15 @@ class Compiled:
     """Calls of a tape as one, which is compiled when it is made for the first time.
 
     Args:
-        calls: What it does.
-        given: The tensors that it is given, as the tape names them.
-        results: Those that it returns.
-        num_made: How many tensors all calls of the tape make.
-        device: Whose autocast it is.
-        run: Makes one of them.
+        part: What it does.
     """
 
     __name__ = "compiled"
 
-    def __init__(
-        self,
-        calls: Sequence[Call],
-        given: Sequence[Made | Given],
-        results: Sequence[Made],
-        num_made: int,
-        device: str,
-        run: Run,
-    ) -> None:
-        self._part = _Part(calls, given, results, num_made, device, run)
+    def __init__(self, part: _Part) -> None:
+        self._part = part
         #: Of its layers.
-        self.tensors: list[Tensor] = [*self._part.parameters(), *self._part.buffers()]
+        self.tensors: list[Tensor] = [*part.parameters(), *part.buffers()]
         self._run: Any = None
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -127,7 +114,16 @@ def _compile(part: nn.Module, tensors: Sequence[Tensor], num_results: int) -> An
 
 
 class _Part(nn.Module):
-    """Calls of a tape, as the compiler wants them: a module with all of its parameters."""
+    """Calls of a tape, as the compiler wants them: a module with all of its parameters.
+
+    Args:
+        calls: What it does.
+        given: The tensors that it is given, as the tape names them.
+        results: Those that it returns.
+        num_made: How many tensors all calls of the tape make.
+        device: Whose autocast it is.
+        run: Makes one of them.
+    """
 
     def __init__(
         self,
