@@ -32,8 +32,12 @@ COMPILED = 7_000_000
 Json = dict[str, Any]
 
 
-def measure(way: str, models: str, seconds: float, folder: Path) -> Json:
-    """Run all models in one way; the median step of each, without its first two epochs."""
+def measure(way: str, models: str, seconds: float, folder: Path) -> tuple[Json, list[str]]:
+    """Run all models in one way.
+
+    Returns:
+        The median step of each, without its first two epochs, and what the run had to tell.
+    """
     out = folder / f"{way}.jsonl"
     environment = dict(os.environ)
     if way.endswith("later"):
@@ -59,15 +63,15 @@ def measure(way: str, models: str, seconds: float, folder: Path) -> Json:
     for line in out.read_text().splitlines() if out.exists() else ():
         row = json.loads(line)
         steps = row["step_s"][2:] or row["step_s"]
-        if way.endswith("later"):
-            steps = steps[len(steps) // 2 :]
+        if way.endswith("later"):  # compiled in the first epoch
+            steps = steps[-3:]
         rows[row["model"]] = {"step_s": statistics.median(steps), "loss": row["loss"]}
     run = folder / f"{way}.run.json"
     notes = json.loads(run.read_text())["result"]["notes"] if run.exists() else []
     run.unlink(missing_ok=True)
     out.unlink(missing_ok=True)
     print(f"{way}: {len(rows)} models, {time.time() - began:.0f} s {notes}", flush=True)
-    return rows
+    return rows, notes
 
 
 def environment() -> Json:
@@ -150,8 +154,9 @@ def main() -> int:
     before = json.loads(args.out.read_text())["ways"] if args.out.exists() else {}
     found: Json = {"environment": environment(), "ways": before}
     for way in args.ways.split(","):
-        rows = measure(way, args.models, args.seconds, args.out.parent)
+        rows, notes = measure(way, args.models, args.seconds, args.out.parent)
         found["ways"].setdefault(way, {}).update(rows)
+        found.setdefault("notes", {})[way] = notes
         args.out.write_text(json.dumps(found, indent=1) + "\n")
     show(report(found))
     return 0
