@@ -2,6 +2,7 @@
 
     python benchmarks/search/scaling.py --turns 3       in turns, a line a run; appends to results
     python benchmarks/search/scaling.py --anew          the same; what was measured is forgotten
+    python benchmarks/search/scaling.py --time-only     no runs in which memory is measured
     python benchmarks/search/scaling.py --report        the figures so far
 
 A run is `reparto.search.search` in a process of its own, over a table that is made here. Seconds
@@ -14,7 +15,7 @@ machine whose cores are all at work has none to spare. It is the most that all p
 together while candidates ran, a page that several of them share counted once (PSS).
 
 Two workers need all of two cores: a run in which other processes had more than 2 % of the machine
-is not counted and tried again, which its line says.
+is tried again, and its line says how often. Runs of which that is not known do not count.
 """
 
 from __future__ import annotations
@@ -160,7 +161,12 @@ def report(runs: list[Json]) -> Json:
     def of(what: str, system: str, kind: str, workers: int, name: str) -> list[float]:
         wanted = (what, system, kind, workers)
         keys = ("what", "system", "kind", "workers")
-        return [it[name] for it in runs if tuple(it[key] for key in keys) == wanted]
+        return [
+            it[name]
+            for it in runs
+            if tuple(it[key] for key in keys) == wanted
+            and (what == "memory" or "others_share" in it)
+        ]
 
     found: Json = {}
     for kind in KINDS:
@@ -204,6 +210,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--only", choices=tuple(KINDS))
     parser.add_argument("--anew", action="store_true")
+    parser.add_argument("--time-only", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -224,7 +231,7 @@ def main() -> int:
             runs = [
                 (what, system, kind, workers)
                 for kind in ([args.only] if args.only else KINDS)
-                for what in ("time", "memory")
+                for what in (("time",) if args.time_only else ("time", "memory"))
                 for system in ("reparto", "bare")
                 for workers in (1, 2)
             ]
