@@ -14,8 +14,8 @@ Memory is measured in runs of their own: to look at it takes 3 ms of each proces
 machine whose cores are all at work has none to spare. It is the most that all processes had
 together while candidates ran, a page that several of them share counted once (PSS).
 
-Two workers need all of two cores: a run of them in which others had more than 2 % of the machine
-is tried again, and its line says how often. Runs of which that is not known do not count.
+Two workers need all of two cores, so a line says how much of the machine others had meanwhile, the
+begin of the run included, at which a core is free.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ RESULTS = HERE / "results" / "scaling.json"
 COUNTS = {"time": {"lightgbm": 12, "random-forest": 8}, "memory": dict.fromkeys(KINDS, 4)}
 ROWS, COLUMNS, FOLDS = 40_000, 40, 3
 LOOK_S = 0.1
-#: Of the machine's time that others may have while time is measured, and how often it is tried.
-OTHERS, TRIES = 0.02, 3
 Json = dict[str, Any]
 
 
@@ -87,17 +85,6 @@ def run_reparto(table: str, kind: str, workers: int, count: int) -> Json:
         "candidate_bytes": max(it.peak_bytes for it in done),
         "between": [start + began, start + ended],
     }
-
-
-def quiet(what: str, system: str, table: Path, kind: str, workers: int) -> Json:
-    """A run beside which others did little; the quietest one if there is none."""
-    tries: list[Json] = []
-    while len(tries) < TRIES:
-        tries.append(measured(what, system, table, kind, workers))
-        if what == "memory" or workers == 1 or tries[-1]["others_share"] <= OTHERS:
-            break
-        print(f"others had {tries[-1]['others_share']:.1%} of the machine: again", flush=True)
-    return {**min(tries, key=lambda it: it["others_share"]), "tries": len(tries)}
 
 
 def others_share(busy_s: float, own_s: float, wall_s: float) -> float:
@@ -161,12 +148,7 @@ def report(runs: list[Json]) -> Json:
     def of(what: str, system: str, kind: str, workers: int, name: str) -> list[float]:
         wanted = (what, system, kind, workers)
         keys = ("what", "system", "kind", "workers")
-        return [
-            it[name]
-            for it in runs
-            if tuple(it[key] for key in keys) == wanted
-            and (what == "memory" or "others_share" in it)
-        ]
+        return [it[name] for it in runs if tuple(it[key] for key in keys) == wanted and name in it]
 
     found: Json = {}
     for kind in KINDS:
@@ -236,7 +218,7 @@ def main() -> int:
                 for workers in (1, 2)
             ]
             for what, system, kind, workers in runs if turn % 2 == 0 else runs[::-1]:
-                row = quiet(what, system, table, kind, workers)
+                row = measured(what, system, table, kind, workers)
                 row["date"] = time.strftime("%Y-%m-%d")
                 print(row, flush=True)
                 found["runs"].append(row)
