@@ -73,6 +73,19 @@ def test_workers_are_acquired_with_the_load_and_released_without():
     assert released[1] < 2.0
 
 
+def test_workers_start_together_as_many_as_work_already():
+    crew = ScriptedCrew(lambda c, _: Played(100.0), max_workers=16, start_s=2.0)
+    _, conductor, _ = conducted(crew, suggester(), Limits(time_s=60.0), max_workers=16)
+    began = sorted(one.began_s for one in conductor.evaluations)
+    assert began == pytest.approx([2.0] * 2 + [4.0] * 2 + [6.0] * 4 + [8.0] * 8, abs=0.3)
+
+
+def test_no_more_workers_start_than_there_are_trials():
+    crew = ScriptedCrew(lambda c, _: Played(100.0), max_workers=16, start_s=2.0)
+    conducted(crew, suggester(), Limits(trials=3), max_workers=16)
+    assert crew.most_held == 3
+
+
 def test_fewest_workers_are_kept_without_load():
     crew = ScriptedCrew(lambda c, _: Played(10.0 if c.number == 2 else 1.0), max_workers=3)
     conducted(crew, suggester("grid", 3), min_workers=2, max_workers=3)

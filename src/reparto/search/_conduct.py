@@ -37,6 +37,8 @@ from reparto.spec import Candidate, Evaluation, Rung
 LOOK_S = 0.2
 #: A candidate whose worker died of something else is tried so often in all.
 MAX_TRIES = 2
+#: So many workers start together at first.
+START_TOGETHER = 2
 #: So many workers may die before they are ready, one after another.
 MAX_STILLBORN = 3
 
@@ -202,12 +204,11 @@ class Conductor:
     def _staff(self) -> None:
         waiting = len(self._again) + (self._next is not None)
         num = len(self._starting) + len(self._idle) + len(self._running)
-        wanted = waiting > len(self._idle) + len(self._starting)
-        while num < self._fewest or (wanted and num < self._most):
+        while num < self._fewest or (num < self._most and self._wants_more()):
             worker = self._parts.crew.acquire()
             self._parts.ledger.acquired(worker, self._parts.clock())
             self._starting[worker] = self._parts.clock()
-            num, wanted = num + 1, False
+            num += 1
         while self._idle and not waiting and num > self._fewest:
             if not self._is_exhausted and self._num_begun < self._limits.trials:
                 break  # it is only not yet known what comes next
@@ -215,6 +216,18 @@ class Conductor:
             self._parts.crew.release(worker)
             self._parts.ledger.released(worker, self._parts.clock())
             num -= 1
+
+    def _wants_more(self) -> bool:
+        """Whether another worker would have something to do.
+
+        How many candidates are still to come may not be known, so those that start together are
+        no more than those that work: some may come in vain, but not most.
+        """
+        to_try: float = len(self._again)
+        if self._next is not None:  # it is not counted as begun yet
+            to_try += self._limits.trials - self._num_begun
+        at_work, starting = len(self._idle) + len(self._running), len(self._starting)
+        return to_try > len(self._idle) + starting and starting < max(START_TOGETHER, at_work)
 
     def _give(self) -> None:
         while self._idle and (self._again or self._next):
