@@ -255,3 +255,45 @@ def test_gradients_that_go_back_in_another_way_are_not_compiled(goes_back):
             optimizer.step()
     assert set(tapes) <= {None}
     assert tapes or goes_back != "twice"
+
+
+class Codes(nn.Module):
+    """Uses a buffer, and then changes it: gradients are those of what it was before."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.how = how
+        self.register_buffer("codes", torch.ones(4))
+
+    def forward(self, x):
+        given = self.first(x)
+        made = given * self.codes.clone()
+        with torch.no_grad():
+            if self.how == "in place":
+                self.codes.copy_(given.sum(0))
+            elif self.how == "a part":
+                self.codes[:2] = given.sum(0)[:2]
+            elif self.how == "a view":
+                self.codes[:2].mul_(given.sum(0)[:2])
+            else:
+                torch.add(self.codes, given.sum(0), out=self.codes)
+        return made
+
+
+@pytest.mark.parametrize("how", ["in place", "a part", "a view", "out"])
+def test_what_changes_a_buffer_that_gradients_depend_on_is_not_compiled(how):
+    tapes = []
+    with accelerated() as accelerator:
+        make = accelerator.engine._make_player
+        accelerator.engine._make_player = lambda tape: (
+            tapes.append(compiled(tape, "cpu", accelerator.home.run)) or make(tape)
+        )
+        net, x = Codes(how), torch.randn(5, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), x).backward()
+            optimizer.step()
+    assert set(tapes) <= {None}
+    assert tapes or how == "a view"  # of which no tape is made

@@ -34,7 +34,7 @@ def in_channels_last(tape: Tape) -> Tape | None:
     """
     if not any(_convolves(call.func) for call in tape.calls):
         return None
-    may_copy = not any(_is_in_place(call.func, call.kwargs) for call in tape.calls)
+    may_copy = not any(is_in_place(call.func, call.kwargs) for call in tape.calls)
     calls = []
     for call in tape.calls:
         func = call.func
@@ -52,7 +52,7 @@ def _convolves(func: Any) -> bool:
     return func in _FUNCTIONS
 
 
-def _is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
+def is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
     """Whether a call may write into a tensor that another one is a view of."""
     if isinstance(func, PureCall):
         return any(getattr(one, "inplace", False) for one in func.layers())

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from reparto.runtime.accelerate._calls import BACKWARD, FACTORIES, SET_GRAD
-from reparto.runtime.accelerate._channels_last import Convolving
+from reparto.runtime.accelerate._channels_last import Convolving, is_in_place
 from reparto.runtime.accelerate._pure import PureCall
 from reparto.runtime.accelerate._resident import Rows
 from reparto.runtime.accelerate._run import Run, make_calls, refs_in
 from reparto.runtime.accelerate._step_calls import StepOf, ZeroOf
-from reparto.runtime.accelerate._tape import Call, Given, Made
+from reparto.runtime.accelerate._tape import Call, Given, Look, Made
 from reparto.runtime.accelerate._taped import Tape
 
 #: The same random numbers as without a compiler.
@@ -41,8 +41,10 @@ def compiled(tape: Tape, device: str, run: Run) -> Tape | None:
         run: Makes one call.
 
     Returns:
-        None where there is nothing to gain, or where gradients go back more than once: what is
-        compiled is one operation to autograd, whose parts cannot be gone back through by turns.
+        None where there is nothing to gain; where gradients go back more than once: what is
+        compiled is one operation to autograd, whose parts cannot be gone back through by turns;
+        and where it changes what was there before: the compiler may read that again for gradients
+        when it has been changed already.
     """
     positions = [at for at, call in enumerate(tape.calls) if call.func in BACKWARD]
     if len(positions) != 1 or tape.calls[positions[0]].func is torch.autograd.grad:
@@ -54,6 +56,8 @@ def compiled(tape: Tape, device: str, run: Run) -> Tape | None:
         (part if _is_forward(call) else first).append(call)
     made = _made(part) - _made(first)  # a call may return what it was given
     if len(part) < 2 or any(made & set(_used(call)) for call in first):
+        return None
+    if any(_changes_what_was_there(call, tape.looks) for call in part):
         return None
     wanted = {ref for call in behind for ref in _used(call)}
     wanted |= {Made(index) for index in tape.lasting}
@@ -69,6 +73,20 @@ def _is_forward(call: Call) -> bool:
     return not isinstance(call.func, (Rows, ZeroOf, StepOf)) and (
         call.func not in FACTORIES and call.func != SET_GRAD
     )
+
+
+def _changes_what_was_there(call: Call, looks: Sequence[Look]) -> bool:
+    """Whether a call writes into a tensor of before the step, or into a view of one.
+
+    Layers of torch's own do so only with numbers that no gradient depends on.
+    """
+    if isinstance(call.func, (PureCall, Convolving)):
+        return False
+    written = [call.kwargs["out"]] if "out" in call.kwargs else []
+    if is_in_place(call.func, call.kwargs):
+        written += call.args[:1]
+    refs = [ref for one in written for ref in refs_in(one)]
+    return any(type(ref) is Given or not looks[ref.index].requires_grad for ref in refs)
 
 
 def _made(calls: Sequence[Call]) -> set[Made]:
