@@ -274,6 +274,8 @@ class Codes(nn.Module):
                 self.codes.copy_(given.sum(0))
             elif self.how == "a part":
                 self.codes[:2] = given.sum(0)[:2]
+            elif self.how == "by an operator":
+                self.codes += given.sum(0)
             elif self.how == "a view":
                 self.codes[:2].mul_(given.sum(0)[:2])
             else:
@@ -281,7 +283,7 @@ class Codes(nn.Module):
         return made
 
 
-@pytest.mark.parametrize("how", ["in place", "a part", "a view", "out"])
+@pytest.mark.parametrize("how", ["in place", "a part", "by an operator", "a view", "out"])
 def test_what_changes_a_buffer_that_gradients_depend_on_is_not_compiled(how):
     tapes = []
     with accelerated() as accelerator:

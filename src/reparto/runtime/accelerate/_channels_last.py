@@ -26,6 +26,10 @@ _NAMES = ("conv2d", "conv_transpose2d")
 _FUNCTIONS = frozenset(getattr(owner, name) for owner in (F, torch) for name in _NAMES)
 
 
+_OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+_IN_PLACE = frozenset(["__setitem__", *(f"__i{name}__" for name in _OPERATORS)])
+
+
 def in_channels_last(tape: Tape) -> Tape | None:
     """The same tape with its convolutions so; None if it has none, or may not be changed.
 
@@ -58,7 +62,7 @@ def is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
         return any(getattr(one, "inplace", False) for one in func.layers())
     name = getattr(func, "__name__", "")
     is_named_so = name.endswith("_") and not name.endswith("__")
-    return is_named_so or name == "__setitem__" or bool(kwargs.get("inplace"))
+    return is_named_so or name in _IN_PLACE or bool(kwargs.get("inplace"))
 
 
 class Convolving:
