@@ -21,7 +21,10 @@ from reparto.runtime.accelerate._player import RepeatPlayer
 from reparto.runtime.accelerate._second_look import SecondLook
 
 #: torch's compiler writes C++ for a CPU.
-pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++"),
+    pytest.mark.xdist_group("compiler"),  # to import it takes seconds: once
+]
 
 
 class Net(nn.Module):
