@@ -47,6 +47,11 @@ def test_a_perfect_candidate_is_left_alone():
     assert weigh(regression_pool([0.0, 0.5, 0.5]), most_s=100.0) == {10: 1.0}
 
 
+def test_of_very_many_that_are_alike_those_that_count_most_are_taken():
+    weights = weigh(regression_pool([2.0] * 300), most_s=1e9)
+    assert len(weights) > 3 and sum(weights.values()) == pytest.approx(1.0)
+
+
 def test_ensemble_takes_no_longer_to_train_than_there_is_time():
     pool = regression_pool([0.5] * 4, costs=[1.0, 5.0, 5.0, 1.0])
     assert set(weigh(pool, most_s=2.5)) == {10, 13}

@@ -97,7 +97,8 @@ def weigh(pool: Pool, most_s: float, *, without: int | None = None) -> dict[int,
             shares.append(_chosen(evidence.drawn(rng), pool, most_s, bought))
             bought |= shares[-1] > 0.0
     weights = np.mean(shares, axis=0)
-    weights[weights < LEAST_WEIGHT] = 0.0
+    least = min(LEAST_WEIGHT, weights.max() / 2)  # of very many that are alike, none counts much
+    weights[weights < least] = 0.0
     weights /= weights.sum()
     return {pool.numbers[i]: float(weights[i]) for i in map(int, np.flatnonzero(weights))}
 
