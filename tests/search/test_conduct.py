@@ -8,6 +8,7 @@ from reparto.search._ground import Ground
 from reparto.search._prune import Pruner
 from reparto.search._space import Choice, Float
 from reparto.search._suggest import Suggester
+from reparto.spec import Candidate
 from tests.search.scripted import Lines, Played, ScriptedCrew, conducted
 
 
@@ -84,6 +85,19 @@ def test_no_more_workers_start_than_there_are_trials():
     crew = ScriptedCrew(lambda c, _: Played(100.0), max_workers=16, start_s=2.0)
     conducted(crew, suggester(), Limits(trials=3), max_workers=16)
     assert crew.most_held == 3
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_more_workers_start_than_there_are_candidates_in_a_list(count):
+    crew = ScriptedCrew(lambda c, _: Played(100.0), max_workers=16, start_s=2.0)
+    conducted(crew, suggester("grid", count), max_workers=16)
+    assert crew.most_held == count
+    listed = [Candidate(number=n, technique="one", settings={"x": n}) for n in range(count)]
+    ground = Ground("one", {"x": Float(0, 1)})
+    exact = Suggester([ground], "random", higher_is_better=True, candidates=listed)
+    crew = ScriptedCrew(lambda c, _: Played(100.0), max_workers=16, start_s=2.0)
+    conducted(crew, exact, max_workers=16)
+    assert crew.most_held == count
 
 
 def test_fewest_workers_are_kept_without_load():

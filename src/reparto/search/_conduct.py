@@ -225,7 +225,8 @@ class Conductor:
         """
         to_try: float = len(self._again)
         if self._next is not None:  # it is not counted as begun yet
-            to_try += self._limits.trials - self._num_begun
+            to_come = 1 + self._parts.suggester.most_left()
+            to_try += min(self._limits.trials - self._num_begun, to_come)
         at_work, starting = len(self._idle) + len(self._running), len(self._starting)
         return to_try > len(self._idle) + starting and starting < max(START_TOGETHER, at_work)
 

@@ -82,11 +82,13 @@ class Suggester:
             first = list(ground.portfolio) if informed else []
             self._arms[ground.kind] = _Arm(ground, sampler, first)
         self._listed: Iterator[Candidate] | None = None
+        self._num_listed = 0
         self._keeps_numbers = bool(candidates)
         if candidates:
-            self._listed = iter(candidates)
+            self._listed, self._num_listed = iter(candidates), len(candidates)
         elif search == "grid":
             self._listed = _grid([arm.ground for arm in self._arms.values()], seed)
+            self._num_listed = grid_size([arm.ground for arm in self._arms.values()])
 
     def next(self, most_s: float = math.inf) -> Candidate | None:
         """The next candidate; None if there is none left that could end in `most_s` seconds."""
@@ -104,6 +106,10 @@ class Suggester:
     def has_more(self) -> bool:
         """Whether something is left to try, were there time enough for it."""
         return self._listed is None and bool(self._open(math.inf))
+
+    def most_left(self) -> float:
+        """How many candidates may still come, at most; infinite if that is not known."""
+        return math.inf if self._listed is None else self._num_listed
 
     def told(self, evaluation: Evaluation, loss: float | None = None) -> None:
         """Hear what came of a candidate.
@@ -148,6 +154,7 @@ class Suggester:
 
     def _next_listed(self) -> Candidate | None:
         for one in cast("Iterator[Candidate]", self._listed):
+            self._num_listed -= 1
             if key_of(one.technique, one.settings) in self._tried:
                 continue
             if self._keeps_numbers:  # a candidate's seed follows from its number

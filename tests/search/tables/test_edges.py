@@ -150,6 +150,12 @@ def test_no_more_rows_are_used_than_there_is_time_for(read, monkeypatch, name):
     assert read(content, name, trials=5).facts.num_rows == 2000
 
 
+def test_wide_table_keeps_rows_enough_however_short_the_time_is():
+    size = _size.size_of(300, 200_000, None, "wide", 20.0)
+    assert size.num_rows >= 100
+    assert _size.size_of(60, 200_000, None, "wide", 20.0).num_rows == 60
+
+
 def test_a_large_table_is_in_single_precision_and_what_it_loses_is_told(read, file, monkeypatch):
     monkeypatch.setattr(_size, "WIDE_BYTES", 1000)
     rows = [f"2020-01-01 00:{n % 60:02}:{n * 7 % 60:02},{n},{n}.5" for n in range(200)]

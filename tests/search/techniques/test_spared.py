@@ -117,12 +117,25 @@ def test_of_few_large_groups_none_is_spared():
         assert np.isfinite(told.values).all()
 
 
-def test_class_that_only_spared_groups_have_is_not_lost():
+def test_by_a_few_rows_of_small_groups_training_is_not_stopped():
+    groups = np.repeat([0, 1, 2, 3], [50, 48, 1, 1])
+    rows = Rows(np.zeros((100, 1)), groups=groups)
+    assert parted(rows, 10) is None
+    few = parted(rows, 3)
+    assert few is not None and few.num_spared == 2
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "hist-boosting"])
+def test_class_that_only_spared_rows_have_is_not_lost(kind):
     facts, x, _, groups = by_heart("binary")
     last = groups[-1]
-    rows = Rows(x, (groups == last).astype(np.int32), groups)
-    answer = trained("hist-boosting", facts, rows).predict(x)
-    assert answer.values[groups == last, 1].mean() > 0.5
+    y = (groups == last).astype(np.int32)
+    answer = trained(kind, facts, Rows(x, y, groups)).predict(x)
+    assert answer.values[y == 1, 1].mean() > 0.5
+    newest = np.argsort(-y, kind="stable")
+    x, y = x[newest], y[newest]
+    answer = trained(kind, facts, Rows(x, y, newest_first=True)).predict(x)
+    assert answer.values[y == 1, 1].mean() > 0.5
 
 
 def test_rows_without_groups_and_time_are_spared_at_the_end():

@@ -21,6 +21,8 @@ WIDE_BYTES = 128 << 20
 #: A search looks at so many values a second, as long as several candidates are to end; and at so
 #: many in any case.
 VALUES_A_SECOND, FEWEST_VALUES = 300_000, 10_000_000
+#: A table is not cut to fewer rows, however many columns it has.
+FEWEST_ROWS = 100
 #: Of a search that nothing limits, the longest.
 OPEN_S = 300.0
 
@@ -75,6 +77,7 @@ def size_of(
     notes: list[str] = []
     if asked is None and time_s is not None:
         timely = int(max(FEWEST_VALUES, VALUES_A_SECOND * time_s) // max(1.0, row_values))
+        timely = max(FEWEST_ROWS, timely)
         if timely < wanted:
             wanted = timely
             notes.append(
@@ -95,7 +98,7 @@ def size_of(
         return Size(wanted, dtype, tuple(notes))
     needs = f"{4 * wanted * row_values / 1e9:.3g} GB"
     free = f"{limit / TABLE_SHARE / 1e9:.3g} GB"
-    if asked is not None or most < 100:
+    if asked is not None or most < FEWEST_ROWS:
         raise UsageError(
             f"{what}: {wanted} rows take {needs} in memory, of which {free} are free, and folds "
             "and candidates need some too",

@@ -117,13 +117,9 @@ class _HistTrainer(EstimatorTrainer):
         self.estimator.fit(x[known], y[known], X_val=x[spared], y_val=y[spared])
 
     def _apart(self) -> Parted | None:
-        """Rows with whole groups spared, or the newest ones; None if a class would be lost."""
-        assert self._rows is not None and self._rows.y is not None
-        parts = self.parted(round(SPARED * len(self._rows)))
-        if parts is None or self._counts is None:
-            return parts
-        y = self._rows.y
-        return parts if len(np.unique(y[parts.kept])) == len(self._counts) else None
+        """Rows with whole groups spared, or the newest ones."""
+        assert self._rows is not None
+        return self.parted(round(SPARED * len(self._rows)))
 
     def answer(self, x: Matrix) -> Vector:
         x = _finite(x)

@@ -100,9 +100,15 @@ class EstimatorTrainer(Trainer):
             self._rows = None
 
     def parted(self, num_spared: int) -> Parted | None:
-        """The rows that are being trained on, without about so many that are spared."""
+        """The rows that are being trained on, without about so many that are spared.
+
+        None also if a class were lost with whole groups, or with the newest rows.
+        """
         assert self._rows is not None, "called while it trains"
-        return parted(self._rows, num_spared)
+        parts, y = parted(self._rows, num_spared), self._rows.y
+        if parts is None or y is None or self._counts is None or not self.has_kin:
+            return parts
+        return parts if len(np.unique(y[parts.kept])) == len(self._counts) else None
 
     @property
     def has_kin(self) -> bool:

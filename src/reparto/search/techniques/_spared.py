@@ -46,7 +46,8 @@ def parted(rows: Rows, num_spared: int) -> Parted | None:
         num_spared: How many; of groups, as many as it takes.
 
     Returns:
-        None if there are none that could be spared: groups are too large.
+        None if there are none that could be spared: groups are too large, or those that are not
+        have not half as many rows.
     """
     count = len(rows)
     if not 0 < num_spared < count:
@@ -70,7 +71,7 @@ def _whole_groups(groups: NDArray[np.int64], num_spared: int) -> Parted | None:
         if total + sizes[group] <= most:
             chosen[group] = True
             total += int(sizes[group])
-    if not total:
+    if 2 * total < num_spared:  # by a few rows it would be luck when training stops
         return None
     is_spared = chosen[own][::-1]
     return Parted(np.flatnonzero(~is_spared), np.flatnonzero(is_spared), total)
