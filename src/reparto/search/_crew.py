@@ -117,9 +117,12 @@ class Crew(ABC):
 
     Attributes:
         max_workers: That there can be at once.
+        restart: How many times as long as one of the first a later worker may take to start: the
+            place of one that was just ended may not be free at once.
     """
 
     max_workers: int
+    restart: float = 2.0
 
     @abstractmethod
     def acquire(self) -> int:

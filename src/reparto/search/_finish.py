@@ -33,8 +33,6 @@ from reparto.spec import Evaluation, FoundModel, TableFacts
 REPORT_S = 2.0
 #: Training on all rows may take so much longer than is thought.
 MARGIN = 1.3
-#: And to start a worker: one has just been ended, and its place may not be free at once.
-START_MARGIN = 2.0
 #: Saving a model, and finding out what matters to it, takes so long.
 SAVING_S = 1.0
 #: Where there is no limit, it may take so much longer; and so many seconds in any case.
@@ -117,7 +115,7 @@ def finish_s(
     test_s = best.predict_row_s * (0 if question.test is None else len(question.test))
     alone_s = MARGIN * (whole_fit_s(best, num_folds) + test_s) + SAVING_S
     extra_s = min(MOST_S, SHARE * time_s, TIMES * alone_s) if question.may_combine else 0.0
-    return min(REPORT_S, 0.2 * time_s) + START_MARGIN * start_s + max(alone_s, extra_s)
+    return min(REPORT_S, 0.2 * time_s) + start_s + max(alone_s, extra_s)
 
 
 def last_s(now_s: float, time_s: float, fits_s: float, paid_s: float = math.inf) -> float:

@@ -71,6 +71,8 @@ class LocalCrew(Crew):
         keeper: One that was started before, for as many threads; closed with the crew.
     """
 
+    restart = 0.2  # a fork: what the first ones imported is there
+
     def __init__(
         self,
         work: Work,

@@ -234,7 +234,7 @@ class _Search:
         def finishing(evaluations: Sequence[Evaluation]) -> float:
             if question is None:
                 return min(REPORT_S, 0.2 * time_s)
-            start_s = conductor.start_s if time_s else 0.0
+            start_s = conductor.start_s * crew.restart if time_s else 0.0
             return finish_s(evaluations, question, time_s, setup.num_folds, start_s)
 
         def keep(evaluation: Evaluation, answers: Sequence[Answer]) -> None:

@@ -58,6 +58,8 @@ class ThreadCrew(Crew):
         host: Where it is done.
     """
 
+    restart = 0.2  # a thread
+
     def __init__(
         self,
         make_work: Callable[[], Work],
