@@ -170,6 +170,7 @@ def test_search_of_other_data_is_not_gone_on_with(tmp_path, monkeypatch):
 def test_rows_stay_the_same_when_a_search_goes_on_with_more_time(tmp_path, monkeypatch):
     monkeypatch.setattr(_size, "VALUES_A_SECOND", 1)
     monkeypatch.setattr(_size, "FEWEST_VALUES", 10)
+    monkeypatch.setattr(_size, "FEWEST_ROWS", 10)
     only = {"techniques": ("elastic-net",), "max_workers": 1, "folds": 2, "ensemble": False}
     asked = SearchRequest(data=little_table(tmp_path / "t.csv"), time_s=60.0, trials=1, **only)
     first = search(asked, tmp_path / "found")
