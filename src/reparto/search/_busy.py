@@ -9,10 +9,8 @@ class Busy:
     """A watch that stands still until a task begins, and while a reply is waited for."""
 
     def __init__(self) -> None:
-        self._before_s, self._since = 0.0, None
-        self.is_paused = False
-
-    _since: float | None
+        self._before_s, self.is_paused = 0.0, False
+        self._since: float | None = None
 
     def begin(self) -> None:
         """A task begins."""

@@ -235,29 +235,28 @@ def test_a_compiler_that_fails_is_told_and_the_training_goes_on(monkeypatch):
     same(plain, found, within=1e-5)
 
 
-@pytest.mark.parametrize("goes_back", ["twice", "by autograd.grad"])
-def test_gradients_that_go_back_in_another_way_are_not_compiled(goes_back):
+@contextlib.contextmanager
+def compiled_tapes():
+    """What becomes of each tape that is made while this lasts."""
     tapes = []
     with accelerated() as accelerator:
         make = accelerator.engine._make_player
         accelerator.engine._make_player = lambda tape: (
             tapes.append(compiled(tape, "cpu", accelerator.home.run)) or make(tape)
         )
+        yield tapes
+
+
+def test_gradients_that_go_back_twice_are_not_compiled():
+    with compiled_tapes() as tapes:
         net, x = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)), torch.randn(5, 4)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for _ in range(4):
             optimizer.zero_grad()
-            loss = net(x).square().mean() * 2
-            if goes_back == "twice":
-                loss.backward()
-                (net(x).mean() * 3).backward()
-            else:
-                grads = torch.autograd.grad(loss, list(net.parameters()))
-                for parameter, grad in zip(net.parameters(), grads, strict=True):
-                    parameter.grad = grad
+            (net(x).square().mean() * 2).backward()
+            (net(x).mean() * 3).backward()
             optimizer.step()
-    assert set(tapes) <= {None}
-    assert tapes or goes_back != "twice"
+    assert tapes == [None]
 
 
 class Codes(nn.Module):
@@ -279,26 +278,18 @@ class Codes(nn.Module):
                 self.codes[:2] = given.sum(0)[:2]
             elif self.how == "by an operator":
                 self.codes += given.sum(0)
-            elif self.how == "a view":
-                self.codes[:2].mul_(given.sum(0)[:2])
             else:
                 torch.add(self.codes, given.sum(0), out=self.codes)
         return made
 
 
-@pytest.mark.parametrize("how", ["in place", "a part", "by an operator", "a view", "out"])
+@pytest.mark.parametrize("how", ["in place", "a part", "by an operator", "out"])
 def test_what_changes_a_buffer_that_gradients_depend_on_is_not_compiled(how):
-    tapes = []
-    with accelerated() as accelerator:
-        make = accelerator.engine._make_player
-        accelerator.engine._make_player = lambda tape: (
-            tapes.append(compiled(tape, "cpu", accelerator.home.run)) or make(tape)
-        )
+    with compiled_tapes() as tapes:
         net, x = Codes(how), torch.randn(5, 4)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for _ in range(4):
             optimizer.zero_grad()
             F.mse_loss(net(x), x).backward()
             optimizer.step()
-    assert set(tapes) <= {None}
-    assert tapes or how == "a view"  # of which no tape is made
+    assert tapes == [None]
