@@ -259,6 +259,18 @@ def test_gradients_that_go_back_twice_are_not_compiled():
     assert tapes == [None]
 
 
+def test_gradients_that_are_asked_for_by_hand_are_not_compiled():
+    with compiled_tapes() as tapes:
+        net, x = nn.Linear(4, 4), torch.randn(8, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(5):
+            grads = torch.autograd.grad(F.mse_loss(net(x).tanh(), x), list(net.parameters()))
+            for parameter, grad in zip(net.parameters(), grads, strict=True):
+                parameter.grad = grad
+            optimizer.step()
+    assert tapes == [None]
+
+
 class Codes(nn.Module):
     """Uses a buffer, and then changes it: gradients are those of what it was before."""
 
