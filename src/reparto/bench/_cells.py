@@ -205,7 +205,8 @@ def planned_cells(request: Request) -> tuple[Cell, ...]:
                 cells += _of_model(request, target, source, model, device)
     if not cells:
         raise UsageError(
-            "there is nothing to measure", remedy="see --models, --devices, --train and --infer"
+            "there is nothing to measure",
+            remedy="see --models, --devices, --train, --infer and --forms: captured steps need a GPU",
         )
     return tuple(cells)
 
