@@ -206,7 +206,7 @@ def planned_cells(request: Request) -> tuple[Cell, ...]:
     if not cells:
         raise UsageError(
             "there is nothing to measure",
-            remedy="see --models, --devices, --train, --infer and --forms: captured steps need a GPU",
+            remedy="see --models, --devices, --train, --infer, and --forms (captured wants a GPU)",
         )
     return tuple(cells)
 
